@@ -81,7 +81,7 @@ def test_a_run_is_that_of_one_machine(
         told = {**theirs.summary()}
         told.pop("table_rows")
         assert mine.summary() == told
-    assert (done.leaves, sum(done.nodes)) == (int(one.tree.is_leaf.sum()), len(one.tree))
+    assert (done.parts.leaves, sum(done.parts.levels)) == (int(one.tree.is_leaf.sum()), len(one.tree))
     found = saved(done, tmp_path / "out", one)
     check_same(found, one)
     nodes = found["estimates"].column("node").to_numpy()
@@ -110,7 +110,7 @@ def test_the_driver_gets_no_leaves(
         monkeypatch.setattr(DataFrame, name, told)
     done = run_spark(str(shop_of(20_000) / "spec.toml"), engine=engine)
     shown = done.save(str(tmp_path / "out"))
-    assert sizes and max(sizes) < done.leaves / 2
+    assert sizes and max(sizes) < done.parts.leaves / 2
     assert shown.upper and shown.upper in (tmp_path / "out" / "report.html").read_text()
 
 

@@ -14,9 +14,10 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from attributary.errors import InputError
 from attributary.estimates import USUAL
@@ -29,9 +30,11 @@ from attributary.logs.spark import Spark, any_pandas, spark_errors
 from attributary.logs.spark_folder import SparkFolder, spark_folder
 from attributary.noise import blocks
 from attributary.noise.blocks import BlockEntropy, Codes, block_number, label_hashes, path_codes
-from attributary.pipeline.read_prior import prior_table, read_prior
-from attributary.pipeline.run import FILES, check_earlier, expect, plan_for, simulate, spec_of
+from attributary.pipeline.breakdowns import by_breakdown
+from attributary.pipeline.read_prior import prior_table
+from attributary.pipeline.run import FILES, Known, check_earlier, plan_for, refuse_two_priors, simulate, spec_of
 from attributary.plan import Plan
+from attributary.plan.joint import JointPlan, load_plan
 from attributary.prior import Prior
 from attributary.spec import Logs, Spec
 from attributary.spec.attribute import Attribute
@@ -48,14 +51,6 @@ PART, BEFORE, PATH = "__part", "__before", "__path_"  # columns beside those of 
 ON_PAGE = 20_000  # nodes, at most
 
 
-class CountedForest(NamedTuple):
-    """Part of a forest, with the counts of its leaves."""
-
-    counts: Counts
-    before: Counts | None  # of the earlier period, which is the prior
-    tree: Tree
-
-
 @dataclass(frozen=True, eq=False)
 class CountTask:
     """What every worker needs to make leaves of groups of rows."""
@@ -65,14 +60,13 @@ class CountTask:
     period: Period
     earlier: Period | None = None
 
-    def forest(self, rows: Any) -> CountedForest | None:
-        """The forest of groups of rows, as an Arrow table; None where the earlier period alone has any."""
-        now = rows.filter(_not(rows.column(BEFORE)))
+    def counted(self, rows: Any) -> tuple[Counts, Counts | None] | None:
+        """The counts of groups of rows, as an Arrow table, and those before; None where these alone have any."""
+        now, then = (rows.filter(pc.equal(rows.column(BEFORE), earlier)) for earlier in (False, True))
         if not now.num_rows:
             return None
-        counts, then = leaves(self.spec, self.logs, now, self.period), rows.filter(rows.column(BEFORE))
-        before = leaves(self.spec, self.logs, then, self.earlier) if self.earlier and then.num_rows else None
-        return CountedForest(counts, before, self.spec.tree(counts.table))
+        earlier = leaves(self.spec, self.logs, then, self.earlier) if self.earlier and then.num_rows else None
+        return leaves(self.spec, self.logs, now, self.period), earlier
 
     def coded(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches of groups with a code for the path down to each known attribute, by labels as they will be."""
@@ -91,17 +85,16 @@ class CountTask:
     def _hashes(self, table: Any, column: str, attribute: Attribute) -> Codes:
         by_label = attribute.calendar is None
         made = label_codes(table, column, attribute, self.logs) if by_label else bucket_codes(table, column, attribute)
-        return label_hashes(list(made.labels))[made.code]
+        return label_hashes(made.labels.to_pylist())[made.code]
 
     def survey(self, rows: Any) -> Any:
         """The nodes of a part's levels, and its counts without their table: one row, or none."""
         import pyarrow as pa
 
-        forest = self.forest(rows)
-        cells = []
-        if forest is not None:
-            told = [None if c is None else replace(c, table=None) for c in (forest.counts, forest.before)]
-            number = np.diff(forest.tree.offsets).tolist()
+        counted, cells = self.counted(rows), []
+        if counted is not None:
+            told = [None if c is None else replace(c, table=None) for c in counted]
+            number = np.diff(self.spec.tree(counted[0].table).offsets).tolist()
             cells = [(rows.column(PART)[0].as_py(), number, *map(pickle.dumps, told))]
         columns = zip(*cells, strict=True) if cells else [[]] * 4
         kinds = [pa.int64(), pa.list_(pa.int64()), pa.binary(), pa.binary()]
@@ -123,12 +116,6 @@ class CountTask:
         return int(np.prod([len(attribute.labels) for attribute in self.spec.unknown], dtype=np.int64))
 
 
-def _not(column: Any) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.invert(column)
-
-
 @dataclass(frozen=True, eq=False)
 class RunTask:
     """What every worker needs to make estimates of a part."""
@@ -146,23 +133,12 @@ class RunTask:
         """The tables of a part, as `Run.tables` of one machine; a column says so where they are not private."""
         import pyarrow as pa
 
-        forest, part = self.count.forest(rows), int(rows.column(PART)[0].as_py())
-        if forest is None:
+        counted, part = self.count.counted(rows), int(rows.column(PART)[0].as_py())
+        if counted is None:
             return {}
-        spec, tree = self.plan.spec, forest.tree
-        expected = expect(spec, tree, forest.before)
+        known = Known.of(self.plan.spec, *counted, None, False, None)
         entropy = BlockEntropy(self.key, part, self.blocks)
-        done = simulate(
-            self.plan,
-            tree,
-            expected,
-            forest.counts,
-            forest.before,
-            self.estimator,
-            self.confidence,
-            entropy,
-            self.generated,
-        )
+        (done,) = simulate(self.plan, [known], self.estimator, self.confidence, entropy, False, self.generated)
         tables = {}
         for name, table in done.tables.items():
             for column in ("node", "parent") if name in ("estimates", "ratios") else ():
@@ -191,18 +167,25 @@ class SparkRun:
     plan: Plan
     tree: Tree  # that the plan was made for: of one block, or of all there is where there is no other
     prior: Prior  # on that tree
-    counts: Counts  # what was counted, without its table
-    before: Counts | None
+    parts: "Parts"
     frames: "dict[str, DataFrame]"  # estimates, counts, and ratios and prior where one machine has them
-    leaves: int
-    nodes: list[int]  # of each level
     notes: Mapping[bytes, bytes]  # the metadata of the estimates, as one machine writes it
     generated: bool
 
     @property
+    def counts(self) -> Counts:
+        """What was counted, without the table."""
+        return self.parts.counts
+
+    @property
+    def before(self) -> Counts | None:
+        """What was counted in the period before, which is the prior."""
+        return self.parts.before
+
+    @property
     def rows(self) -> int:
         """How many rows the estimates have."""
-        return sum(self.nodes) * len(self.plan.measures)
+        return sum(self.parts.levels) * len(self.plan.measures)
 
     def save(
         self, folder: str, stage: Callable[[str], None] = lambda _: None, *, again: bool = False
@@ -239,9 +222,9 @@ class SparkRun:
 
         from attributary.report import read
 
-        depth = max(1, int((np.cumsum(self.nodes) <= ON_PAGE).sum()))
+        depth = max(1, int((np.cumsum(self.parts.levels) <= ON_PAGE).sum()))
         upper = estimates.where(sf.col("level") < depth)
-        if self.nodes[0] > ON_PAGE:
+        if self.parts.levels[0] > ON_PAGE:
             upper = upper.orderBy(sf.desc("estimate")).limit(ON_PAGE)
         table = upper.drop("node", "parent", "level").toArrow().replace_schema_metadata(self.notes)
         with tempfile.TemporaryDirectory() as place:
@@ -249,7 +232,7 @@ class SparkRun:
             self.plan.save(files[0])
             write_table(table, files[1])
             shown = read(files)
-        if depth == len(self.nodes):
+        if depth == len(self.parts.levels):
             return shown
         names = " > ".join(self.plan.levels[:depth])
         return replace(shown, upper=f"{names}, {table.num_rows:,} of {self.rows:,} rows")
@@ -265,7 +248,7 @@ def run_spark(
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
-    plan: Plan | str | None = None,
+    plan: Plan | JointPlan | str | None = None,
     method: str = "optimal",
     estimator: Estimator | str = "unbiased",
     confidence: float = USUAL,
@@ -276,19 +259,24 @@ def run_spark(
 
     With a `seed` it is that of one machine with this seed, and not private.
     """
+    refuse_two_priors(prior, prior_until, protected)
     if isinstance(spec, str):
         folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
     folder, chosen = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
-    ready = Plan.load(plan) if isinstance(plan, str) else plan
+    ready = load_plan(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else spec_of(ready, spec)
-    table = None if prior is None else prior_table(prior)
+    if len(spec.parts) > 1:
+        raise InputError("several breakdowns are for one machine; leave out the engine spark, or run each on its own")
+    table = None if prior is None else by_breakdown(spec, prior_table(prior), prior)[0]
     stage("counting")
     parts = Parts.of(spec, folder, since, until, prior_until, engine)
     stage("planning")
-    rows, forest = parts.sample()
-    expected = None if prior is None else read_prior(spec, forest.tree, prior, protected, table)
-    expected = expect(spec, forest.tree, forest.before, expected)
-    made = ready or plan_for(chosen, spec, forest.tree, expected, method)
+    rows = parts.sample()
+    counted = parts.task.counted(rows)
+    assert counted is not None
+    known = Known.of(spec, *counted, prior, protected, table)
+    made = ready or plan_for(spec, [known], chosen, method)
+    assert isinstance(made, Plan)
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
     key = os.urandom(32) if seed is None else seed
     first = dict(zip(parts.nodes, np.cumsum([0, *map(sum, parts.nodes.values())]).tolist(), strict=False))
@@ -299,9 +287,7 @@ def run_spark(
     schemas |= {} if parts.before is None else {"prior": schemas["counts"]}
     frames = {name: parts.frame(task.work(name, schema), schema) for name, schema in schemas.items()}
     notes = one["estimates"].schema.metadata
-    return SparkRun(
-        made, forest.tree, expected, parts.counts, parts.before, frames, parts.leaves, parts.levels, notes, generated
-    )
+    return SparkRun(made, known.tree, known.expected, parts, frames, notes, generated)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +312,6 @@ class Parts:
         engine: Spark,
     ) -> "Parts":
         """Counts the groups, and deals them into parts."""
-        import pyarrow.compute as pc
         from pyspark import StorageLevel
         from pyspark.sql import functions as sf
         from pyspark.sql.types import LongType, StructField, StructType
@@ -375,12 +360,9 @@ class Parts:
         """How many nodes each level has."""
         return [sum(level) for level in zip(*self.nodes.values(), strict=True)]
 
-    def sample(self) -> tuple[Any, CountedForest]:
-        """The groups of one block, and their forest."""
-        rows = self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
-        forest = self.task.forest(rows)
-        assert forest is not None
-        return rows, forest
+    def sample(self) -> Any:
+        """The groups of one block."""
+        return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
 
     def frame(self, work: Callable[[Any], Any], schema: Any) -> "DataFrame":
         """What the workers make of the parts."""
