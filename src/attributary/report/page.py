@@ -382,13 +382,36 @@ def _render(context: dict[str, Any]) -> str:
     return render("page.html.jinja", {**empty, **context, **derived}, SCRIPTS)
 
 
-def render(template: str, context: dict[str, Any], scripts: tuple[str, ...]) -> str:
-    """A template filled in, with style and scripts in the page, and a policy that allows these only."""
-    style, script = _text("page.css"), "\n".join(_text(name) for name in scripts)
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+def joint_page(names: Sequence[str], pages: Sequence[str], before: str = "", after: str = "") -> str:
+    """The pages of several breakdowns in one, with a switch; `before` and `after` go around its title."""
+    each = [{"name": name, "html": html} for name, html in zip(names, pages, strict=True)]
+    own = ("page.css", "\n".join(_text(name) for name in SCRIPTS))  # a page within another needs leave of both
+    return render(
+        "joint.html.jinja",
+        {"title": f"{before}{' · '.join(names)}{after}", "pages": each},
+        ("joint.js",),
+        "joint.css",
+        own,
     )
+
+
+def render(
+    template: str,
+    context: dict[str, Any],
+    scripts: tuple[str, ...],
+    style_name: str = "page.css",
+    within: tuple[str, str] | None = None,
+) -> str:
+    """A template filled in, with style and scripts in the page, and a policy that allows these only.
+
+    `within` are the style and the script of pages within it.
+    """
+    style, script = _text(style_name), "\n".join(_text(name) for name in scripts)
+    styles, codes = _hash(style), _hash(script)
+    if within is not None:
+        styles, codes = f"{styles} {_hash(_text(within[0]))}", f"{codes} {_hash(within[1])}"
+    rest = "img-src data:; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; script-src {codes}; style-src {styles}; {rest}"
     context = {**context, "style": style, "script": script, "policy": policy}
     return str(_templates().get_template(template).render(context))
 
