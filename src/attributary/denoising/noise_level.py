@@ -27,7 +27,9 @@ from attributary.tree import Family, Tree
 from attributary.types import Floats, Ints
 
 LEAST = 8.0  # degrees of freedom of each variance: with fewer, it is known to less than half of itself
-LEAST_ALONE = 6.0  # where there is one, by which no figure is weighed: intervals, which allow for it, hold (docs/table.md)
+LEAST_ALONE = (
+    6.0  # where there is one, by which no figure is weighed: intervals, which allow for it, hold (docs/table.md)
+)
 ROUNDS = 100
 LARGEST = 1e100  # figures are squared, and squares are
 STEP = 1e-3  # of derivatives, relative
