@@ -47,16 +47,17 @@ def sum_words(quantity: Quantity) -> str:
     """The sum of all roots, with its interval: 5,285 visits, give or take 31 (95 % interval)."""
     what = "in all" if quantity.called in (UNNAMED, "noisy") else quantity.called
     if quantity.kind == "value":
-        what = f"{quantity.unit} of {quantity.name}".strip()
-    return _sum_words(quantity, quantity.total, what)
+        what = f"{quantity.unit} of {quantity.name}" if quantity.unit else ""
+    words = _sum_words(quantity, quantity.total, what)
+    return words if what else f"{quantity.name} {words}"
 
 
 def _sum_words(quantity: Quantity, total: RootSum, what: str) -> str:
     said, below, above = quantity.shown(total.estimate), total.estimate - total.low, total.high - total.estimate
     if np.isfinite(above) and abs(above - below) <= EVEN * above:
         margin = f"{above:,.0f}" if above >= WHOLE_MARGIN and quantity.digits == 1 else quantity.figure(above)
-        return f"{said} {what}, give or take {margin} ({quantity.interval_words})"
-    return f"{said} {what} ({quantity.interval_words}: {quantity.interval(total.low, total.high)})"
+        return f"{said} {what}".strip() + f", give or take {margin} ({quantity.interval_words})"
+    return f"{said} {what}".strip() + f" ({quantity.interval_words}: {quantity.interval(total.low, total.high)})"
 
 
 def after_refunds(quantities: Sequence[Quantity], plan: Plan | None) -> list[str]:
