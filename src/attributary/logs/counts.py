@@ -1,13 +1,14 @@
 """counts: how many conversions each leaf has, and what became of those that none has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.logs.devices import Devices, Reported
 from attributary.logs.log_columns import (
     LabelCodes,
     LogTable,
@@ -23,7 +24,7 @@ from attributary.logs.log_columns import (
     present,
 )
 from attributary.spec import Logs, Measure, Spec
-from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
+from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
 from attributary.tables.table_columns import TRUE_COUNTS, mark
 from attributary.types import Bools, Ints
 
@@ -65,6 +66,8 @@ class Counts:
     values: "tuple[ValueTotals, ...]" = ()  # of each measure that is one
     rows: int | None = None  # of the logs; None where a period passes some of them over
     filtered: Mapping[str, int] = field(default_factory=dict)  # rows that do not meet the spec's conditions, by log
+    reported: Reported | None = None  # what budgets leave of the conversions, where an API has such
+    devices: Devices | None = field(default=None, repr=False)  # that it was counted from
     clock: str = ""  # which time zone the period's dates are read in, where they name none
 
     def refuse_no_match(self) -> "Counts":
@@ -137,6 +140,9 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     count = np.bincount(leaf[~lost], conversions[~lost], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
     made = _table(spec, known, paths.first, sizes, seen_by_path, count)
+    for name in table.column_names:
+        if name.startswith(AT):
+            made = made.append_column(name, [_sum_at(leaf[~lost], table.column(name).to_numpy()[~lost], number_of_leaves)])
     values: tuple[ValueTotals, ...] = ()
     if many or spec.values or spec.conversions_per_impression != 1:
         inside = ~lost & (all_conversions > 0)
@@ -157,6 +163,23 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         left_out=int(conversions[lost].sum()),
         values=values,
         rows=sum(total.values()) - counted_twice if period.is_all else None,
+    )
+
+
+def reported_leaves(spec: Spec, logs: Logs, devices: Devices, reported: Reported, period: Period) -> Counts:
+    """The counts of all leaves where budgets run out: what is reported under the spec's limit, and what is beyond it."""
+    import pyarrow.compute as pc
+
+    counts = leaves(spec, logs, reported.groups, period)
+    table, place = counts.table, counts.table.column_names.index("conversions")
+    here = table.column(f"{AT}{spec.paid}")
+    table = table.append_column(f"conversions{BEYOND}", pc.subtract(table.column("conversions"), here))
+    return replace(
+        counts,
+        table=table.set_column(place, "conversions", here),
+        conversions=int(pc.sum(here).as_py() or 0),
+        devices=devices,
+        reported=reported,
     )
 
 
@@ -388,6 +411,6 @@ def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...
 
 def _sum_at(place: Ints, values: Ints, size: int) -> Ints:
     """Sums of whole numbers, exact to the last."""
-    total = np.zeros(size, np.int64)
+    total = np.zeros(size, values.dtype)
     np.add.at(total, place, values)
     return total
