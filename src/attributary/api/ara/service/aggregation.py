@@ -36,7 +36,7 @@ from attributary.plan.file import refuse_other_plan
 from attributary.spec.terms import terms_of
 from attributary.tables.table_columns import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys
-from attributary.whole_files import whole_file
+from attributary.whole_files import save
 
 MOST = 2**63 - 1
 FAULTS_KEPT = 5
@@ -248,11 +248,7 @@ def _write_errors(path: str, sums: "KeySums") -> None:
         "error_counts": [{"category": str(name), "count": number} for name, number in counts],
         "error_messages": list(sums.faults),
     }
-    try:
-        with whole_file(path) as file:
-            file.write(json.dumps(content, indent=2).encode() + b"\n")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+    save(json.dumps(content, indent=2) + "\n", path)
 
 
 @dataclass(frozen=True, eq=False)
