@@ -99,9 +99,10 @@ def run(
     from attributary.cli.print_counts import print_counts
     from attributary.cli.print_estimates import print_estimates
     from attributary.cli.print_plan import print_plan
-    from attributary.cli.printing import muted, say, warn_first
+    from attributary.cli.printing import console, muted, print_table, say, warn_first
     from attributary.cli.progress import reading_bar, stages
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
+    from attributary.facts.losses import NOT_PROTECTED, loss_table
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.log_files import rows_in_logs
     from attributary.pipeline.run import FILES
@@ -153,6 +154,11 @@ def run(
     say("")
     path, rows = os.path.join(output, f"estimates.{format_}"), done.tables["estimates"].num_rows
     print_estimates(done.shown.quantities(None), rows, path, [words] if words else [])
+    if done.losses:
+        table = loss_table(done.losses)
+        say(f"\n{table.caption}: {NOT_PROTECTED}")
+        print_table(console(), [table.heads, *table.rows])
+        fact("losses", [loss._asdict() for loss in done.losses])
     fact("errors_of_this_draw", done.errors)
     fact("not_private", TRUE_COUNTS)  # what is counted, and the error
     for line in _notes(done, output, not words):

@@ -278,8 +278,8 @@ def _common(
     conversions: LogTable,
     times: tuple[str, str],
     keys: Mapping[str, tuple[str, str]],
-    known: Mapping[str, str],
-    unknown: Mapping[str, str],
+    known: dict[str, str],
+    unknown: dict[str, str],
 ) -> dict[str, str]:
     """The blanks of events.sql, but for the period: what joins the logs, and what either has besides its time."""
     return {

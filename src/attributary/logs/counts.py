@@ -93,7 +93,9 @@ class Counts:
                 "impression_has_enough": self.exceeded,
                 "no_user_key_or_time": self.incomplete,
                 "outside_domain": self.left_out,
+                **({"budget_used_up": dict(self.reported.lost)} if self.reported else {}),
             },
+            **({"reported_by_conversions_paid_for": dict(self.reported.by_limit)} if self.reported else {}),
             "outside_domain": [outside._asdict() for outside in self.outside],
             "impressions_without_time": self.undated,
             "rows_left_out_by_conditions": dict(self.filtered),
@@ -142,7 +144,9 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     made = _table(spec, known, paths.first, sizes, seen_by_path, count)
     for name in table.column_names:
         if name.startswith(AT):
-            made = made.append_column(name, [_sum_at(leaf[~lost], table.column(name).to_numpy()[~lost], number_of_leaves)])
+            made = made.append_column(
+                name, [_sum_at(leaf[~lost], table.column(name).to_numpy()[~lost], number_of_leaves)]
+            )
     values: tuple[ValueTotals, ...] = ()
     if many or spec.values or spec.conversions_per_impression != 1:
         inside = ~lost & (all_conversions > 0)
@@ -167,7 +171,7 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
 
 
 def reported_leaves(spec: Spec, logs: Logs, devices: Devices, reported: Reported, period: Period) -> Counts:
-    """The counts of all leaves where budgets run out: what is reported under the spec's limit, and what is beyond it."""
+    """The counts of all leaves where budgets run out: what is reported under the spec's limit, and the rest."""
     import pyarrow.compute as pc
 
     counts = leaves(spec, logs, reported.groups, period)

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from attributary import Spec, api, make_plan
-from attributary.api.w3c import AttributionError
-from attributary.api.w3c.attribution_options import DAY, parse_site
-from attributary.api.w3c.ledgers import Browsers, _hours, budgets_of, walked
+from attributary.api.w3c.attribution_options import DAY
 from attributary.api.w3c.index_layout import kinds_of
+from attributary.api.w3c.ledgers import _hours, budgets_of, walked
 from attributary.api.w3c.page_calls import W3cClients
 from attributary.browsers import UserAgent, UserAgentSettings
 from attributary.logs.count import count
@@ -107,7 +106,7 @@ Report = tuple[tuple[str, str, int], ...]  # task, path and amount of each index
 
 
 def browse(case: Case, clients: W3cClients) -> tuple[dict[Any, Report], int, int, int]:
-    """What conversions' reports hold, by device, time and kind; how many are not empty, and how many devices ran out."""
+    """What conversions' reports hold, by device, time and kind; how many say something; how many devices ran out."""
     spec, layout = case.spec, clients.plan.layout
     assert layout is not None
     budgets = budgets_of(spec)
@@ -145,7 +144,9 @@ def browse(case: Case, clients: W3cClients) -> tuple[dict[Any, Report], int, int
             site = shop if case.wishes & {"shops", "own"} else "the.shop"
             report = []
             for call in clients.report_calls(event):
-                histogram = agent.measure_conversion(call.options, f"{brand}.shop" if "brands" in case.wishes else site, at)
+                histogram = agent.measure_conversion(
+                    call.options, f"{brand}.shop" if "brands" in case.wishes else site, at
+                )
                 kind = call.task.rpartition("-v")[0].rpartition("/")[2]
                 report += [(kind, i, part) for i, part in enumerate(histogram) if part]
             key = (user, at, _place(case, row))
@@ -195,7 +196,12 @@ def by_conversion(case: Case, clients: W3cClients, devices: Any) -> dict[Any, Re
                 lands = int(done.lands[level, c])
                 view = views[done.given[level, c]]
                 path = tuple(view[f"known_{i}"] for i in range(min(lands + 1, len(spec.known))))
-                space = " ".join((*([kind["site"]] if own else []), "all" if spec.api.scheme != "A" else spec.levels[min(lands, len(spec.known) - 1)]))  # type: ignore[union-attr]  # noqa: E501
+                space = " ".join(
+                    (
+                        *([kind["site"]] if own else []),
+                        "all" if spec.api.scheme != "A" else spec.levels[min(lands, len(spec.known) - 1)],
+                    )
+                )  # type: ignore[union-attr]
                 amount = credit if len(each.levels) > 1 or each.value > 1 else 1
                 report[each.name, layout.spaces[space].index(path)] += amount
         told = tuple(sorted((*found.get(key, ()), *((name, i, part) for (name, i), part in report.items()))))

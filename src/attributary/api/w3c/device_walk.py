@@ -158,9 +158,7 @@ def walk(  # type: ignore[no-untyped-def]
                     width += 1
                 order[0], together = view, 1
                 if width > 1 and second > 0:
-                    together = _of_one_second(
-                        order, moment, code, view_match, view, start[d], i, match, oldest, second
-                    )
+                    together = _of_one_second(order, moment, code, view_match, view, start[d], i, match, oldest, second)
                 for x in range(width):
                     given[levels[row, k, x], c] = code[order[x % together]]
                     lands[levels[row, k, x], c] = levels[row, k, x // together]

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attributary.api.w3c.attribution_options import (
     AttributionError,
@@ -52,7 +53,9 @@ def budgets_of(spec: Spec) -> Budgets:
     of_all = section.global_epsilon or GLOBAL * section.site_epsilon
     quota = section.impression_epsilon or OF_IMPRESSIONS * section.site_epsilon
     known = section.impression_site is not None
-    return Budgets(site - round(section.others * MICRO), round(of_all * MICRO), round(quota * MICRO) if known else ENDLESS)
+    return Budgets(
+        site - round(section.others * MICRO), round(of_all * MICRO), round(quota * MICRO) if known else ENDLESS
+    )
 
 
 class Walked(NamedTuple):
@@ -63,9 +66,9 @@ class Walked(NamedTuple):
     here: Bools  # whether that is in the period
     late: int  # conversions that have older views alone, the last of them in the period
     alone: int  # conversions without any view before them
-    given: Ints  # (levels, conversions): the view that gets a level's credit; -1 for none
-    lands: Ints  # and the level that it was saved for
-    why: Ints  # (reports, conversions): 1 + which ledger of the newest epoch could not pay; 0 if all could
+    given: NDArray[np.int32]  # (levels, conversions): the view that gets a level's credit; -1 for none
+    lands: NDArray[np.int8]  # and the level that it was saved for
+    why: NDArray[np.int8]  # (reports, conversions): 1 + which ledger of the newest epoch could not pay; 0 if all could
 
 
 class Browsers(DeviceRules):
@@ -101,9 +104,9 @@ class Browsers(DeviceRules):
         one_by_one = devices.seconds and scheme.atomic and not scheme.splits_by_root
         done = walked(spec, devices, rows, depth, SECOND if one_by_one else 0)
         credit, report = np.zeros((2, len(rows), depth), np.int64)
-        for row, kinds in enumerate(rows):
+        for i, kinds in enumerate(rows):
             for number, kind in enumerate(kinds):
-                credit[row, list(kind.levels)], report[row, list(kind.levels)] = kind.credit, number
+                credit[i, list(kind.levels)], report[i, list(kind.levels)] = kind.credit, number
         row = done.kind if own_sites else np.zeros(len(done.kind), np.int64)
         columns, losses = dict[str, Parts](), list[LevelLoss]()
         for level, name in enumerate(spec.levels):
@@ -203,13 +206,13 @@ def _site(text: Any) -> Any:
         return text
 
 
-def _by_ledger(why: Ints) -> Mapping[str, int]:
+def _by_ledger(why: NDArray[np.int8]) -> Mapping[str, int]:
     each = np.bincount(why, minlength=len(LEDGERS) + 1)[1:].tolist()
     return {name: number for name, number in zip(LEDGERS, each, strict=True) if number}
 
 
 def _groups(spec: Spec, devices: Devices, done: Walked, columns: Mapping[str, Parts]) -> Any:
-    """A table as SQL gives it of other APIs: groups of rows by fate and attributes, with more columns of conversions."""
+    """A table as SQL gives it of other APIs, groups of rows by fate and attributes, with what is reported."""
     import pyarrow as pa
 
     width = devices.kinds.num_rows or 1
