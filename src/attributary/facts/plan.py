@@ -313,7 +313,7 @@ def limit_lines(plan: Plan) -> list[Line]:
 
 def limits_of(plan: Plan) -> str:
     """What cuts something off: the spec's limits, or budgets of devices."""
-    return "limits" if plan.spec.paid is None else "budgets that run out"
+    return "limits" if plan.spec.paid is None else "used-up budgets"
 
 
 def cut_off(plan: Plan) -> list[str]:

@@ -17,6 +17,7 @@ from attributary.api.w3c.ledgers import _hours, budgets_of, walked
 from attributary.api.w3c.page_calls import W3cClients
 from attributary.browsers import UserAgent, UserAgentSettings
 from attributary.logs.count import count
+from attributary.pipeline.run import run
 from support.effort import first_of
 
 BEGIN = 1_790_000_000
@@ -207,3 +208,22 @@ def by_conversion(case: Case, clients: W3cClients, devices: Any) -> dict[Any, Re
         told = tuple(sorted((*found.get(key, ()), *((name, i, part) for (name, i), part in report.items()))))
         found[key] = told
     return found
+
+
+@pytest.mark.parametrize("scheme", first_of("BAC"))
+def test_run_tells_what_is_lost_at_each_level(scheme: str, tmp_path: Path) -> None:
+    case = Case(f"{scheme} day shops pages tight", devices=400)
+    case.write(tmp_path)
+    done = run(case.spec, str(tmp_path), rng=np.random.default_rng(0))
+    counts = done.counts
+    eligible = counts.conversions + sum(counts.table.column("conversions_beyond").to_pylist())
+    assert counts.reported is not None
+    assert eligible == counts.conversions + sum(counts.reported.lost.values())
+    assert done.truth["count"][done.tree.level == 0].sum() == eligible
+    assert {loss.level for loss in done.losses} <= set(case.spec.levels)
+    for loss in done.losses:
+        assert loss.conversions == eligible
+        if scheme != "B":  # where two views of one second are mixed
+            assert sum(loss.lost.values()) == pytest.approx(sum(counts.reported.lost.values()), abs=3)
+    assert len(counts.reported.lost) > 1
+    assert "Lost to budgets" in done.page()
