@@ -85,7 +85,7 @@ NOT PRIVATE and spend no budget. More: docs/aggregate.md
 @click.option(
     "--processes",
     type=click.IntRange(1, MOST_AT_ONCE),
-    help="Processes used for decryption.  [default: one per processor]",
+    help="Processes used for reading reports.  [default: one per processor]",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings and new ledgers.")
 def aggregate(

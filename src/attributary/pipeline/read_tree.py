@@ -151,4 +151,4 @@ def _column(table: Any, name: str, attribute: Attribute, logs: Logs) -> Any:
     import pyarrow as pa
 
     labels, code = label_codes(table, name, attribute, logs)
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)

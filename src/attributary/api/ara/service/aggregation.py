@@ -11,7 +11,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
@@ -23,6 +23,7 @@ from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules, SpentHours
 from attributary.api.ara.service.key_index import Index, distinct
+from attributary.api.ara.service.report_ids import ReportIds
 from attributary.api.ara.service.summary_report import other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
@@ -123,7 +124,7 @@ def aggregate(
             rules,
         )
     except BrokenProcessPool as error:
-        raise TryAgain("a process that decrypts was ended, as where memory is short; nothing was spent") from error
+        raise TryAgain("a process that reads reports was ended, as where memory is short; nothing was spent") from error
     except ValueError as error:
         raise InputError(str(error)) from error
     if errors_file is not None:
@@ -263,7 +264,7 @@ class KeySums:
     tally: Tally
     faults: tuple[str, ...]  # the first few
     shared: tuple[tuple[bytes, int], ...]  # the shared ids that were queried, with their hours
-    report_ids: Collection[str] = ()  # of the reports that were used
+    report_ids: Iterable[str] = ()  # of the reports that were used, in order
 
 
 def add_up(
@@ -281,14 +282,14 @@ def add_up(
     total, in_reports = np.zeros(len(index.keys), np.int64), np.zeros(len(index.keys), bool)
     beyond = [(np.empty((0, 2), np.uint64), np.empty(0, np.int64))]  # summed up to now, and since
     wanted = np.array(sorted(filtering_ids), np.uint64)
-    seen: set[str] = set()
+    seen = ReportIds()
     shared: set[tuple[Origin, int]] = set()
     faults: list[str] = []
     categories: Counter[str] = Counter()
     oldest: int | None = None
     everything = repeated = faulty = skipped = summed = nulls = filtered = missed = 0
     for part in batch.parts(paths, key, processes, rules):
-        keep = batch.once(part, seen)
+        keep = seen.add(part.report_ids)
         fresh = keep[part.columns.report]
         chosen = fresh & np.isin(part.columns.filtering_id, wanted)
         everyone = slice(None) if chosen.all() else chosen  # most often; then nothing is copied
