@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from attributary.spec import Spec
 
 
-def print_counts(counts: "Counts", spec: "Spec") -> None:
-    """Prints how many impressions and conversions were counted, and why others were not, to standard error."""
+def print_counts(counts: "Counts", spec: "Spec", leaves: int | None = None) -> None:
+    """Prints how many impressions and conversions were counted, and why others were not, to standard error.
+
+    `leaves` is how many there are, where a cluster has their table.
+    """
     window = spec.logs.window if spec.logs else None
     not_counted = [
         (counts.unattributed, "no impression before it"),
@@ -24,8 +27,8 @@ def print_counts(counts: "Counts", spec: "Spec") -> None:
         *((number, USED_UP.format(name)) for name, number in (counts.reported.lost if counts.reported else {}).items()),
         *((outside.conversions, _outside(outside)) for outside in counts.outside if not outside.kept),
     ]
-    rows = f"{counts.table.num_rows:,}"
-    by_bin = "rank" in counts.table.column_names
+    by_bin = leaves is None and "rank" in counts.table.column_names
+    rows = f"{counts.table.num_rows if leaves is None else leaves:,}"
     what = f"{rows} rows: one per leaf, rank and value bin" if by_bin else f"{rows} leaves"
     lines = [f"{counts.impressions:,} impressions, {counts.conversions:,} conversions, {what}"]
     if any(number for number, _ in not_counted):

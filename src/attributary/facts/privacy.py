@@ -52,9 +52,7 @@ def facts(plan: Plan | None, quantity: Quantity | None) -> list[Fact]:
     est = None if quantity is None else quantity.estimates
     weight = _weight(quantity) if quantity is not None else []
     if plan is None:
-        if est is None:
-            return [EVALUATION]
-        return [Fact("Query", " › ".join(numerals.few(est.tree.level_names))), *weight]
+        return weight if est is not None else [EVALUATION]
     return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *weight]
 
 

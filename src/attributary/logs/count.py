@@ -1,18 +1,19 @@
 """count: logs become counts, one for each leaf of the spec's tree (the paper's sections 2.2 and 3.1)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from attributary.errors import InputError
 from attributary.logs.calendar import day_of, on_clocks, place_sql
 from attributary.logs.counts import FATES, Counts, last_rank, leaves, reported_leaves, value_columns
-from attributary.logs.devices import SITE, Devices, SiteColumns, rules_of
+from attributary.logs.devices import SITE, DeviceRules, Devices, SiteColumns, rules_of
 from attributary.logs.engine import CastError, Engine, Report
 from attributary.logs.log_columns import (
     CLOCK_WORDS,
@@ -54,41 +55,82 @@ def count(
     `folder`. A period has the impressions from `since` on and before `until`, in the log's own clock, and the
     conversions that belong to them. The engine is "duckdb", "spark", or one that you have set up.
     """
-    logs = spec.logs
-    if logs is None:
-        raise InputError("the spec has no section [logs], which says where impressions and conversions are; add it")
-    refuse_no_other(spec.unknown, logs)
-    period = Period(since, until, logs.timezone)
-    rules = None if logs.is_attributed else rules_of(spec)
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
-        sides = _open_logs(spec, logs, folder, running)
+        question = Question.of(spec, folder, since, until, running)
+        with question.bad_cells():
+            return question.finished(question.counts(spec, running))
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What counts the logs of a spec in a period: SQL that gives groups of rows by their fate and attributes.
+
+    Where devices decide what is reported, there are `rules` instead.
+    """
+
+    logs: Logs
+    period: Period
+    sides: list[LogTable]
+    sql: str
+    clock: Clock  # of the impressions' times
+    rules: DeviceRules | None = None
+
+    @classmethod
+    def of(cls, spec: Spec, folder: str, since: Moment | None, until: Moment | None, engine: Engine) -> Self:
+        """The question of a spec; mistakes in it, or in how the logs look, are InputErrors."""
+        logs = spec.logs
+        if logs is None:
+            raise InputError("the spec has no section [logs], which says where impressions and conversions are; add it")
+        refuse_no_other(spec.unknown, logs)
+        period = Period(since, until, logs.timezone)
+        sides = _open_logs(spec, logs, folder, engine)
+        made = cls(logs, period, sides, "", "number", None if logs.is_attributed else rules_of(spec))
+        with made.bad_cells():
+            one = logs.is_attributed
+            if made.rules is not None:
+                return replace(made, clock=_both_times(logs, sides[0], sides[1])[2])
+            query = one_log(spec, logs, sides[0], period) if one else two_logs(spec, logs, sides[0], sides[1], period)
+        return replace(made, sql=query.sql, clock=query.clock)
+
+    def counts(self, spec: Spec, engine: Engine) -> Counts:
+        """The counts of all leaves."""
+        if self.rules is None:
+            return leaves(spec, self.logs, engine.run(self.sql, self.stage), self.period)
+        devices = device_logs(spec, self, self.rules.sites(spec))
+        return reported_leaves(spec, self.logs, devices, self.rules.count(spec, devices), self.period)
+
+    @property
+    def stage(self) -> str:
+        return "counting" if self.logs.is_attributed else "attributing and counting"
+
+    @contextmanager
+    def bad_cells(self) -> Iterator[None]:
+        """A CAST that fails here is an InputError that names the cell."""
         try:
-            if rules is not None:
-                devices, clock = device_logs(spec, logs, sides[0], sides[1], period, rules.sites(spec))
-            elif logs.is_attributed:
-                sql, clock = one_log(spec, logs, sides[0], period)
-                grouped = running.run(sql, "counting")
-            else:
-                sql, clock = two_logs(spec, logs, sides[0], sides[1], period)
-                grouped = running.run(sql, "attributing and counting")
-            filtered = _left_out(sides)
+            yield
         except CastError as error:
-            raise _bad_cell(sides, error) from error
-    if rules is not None:
-        counts = reported_leaves(spec, logs, devices, rules.count(spec, devices), period)
-    else:
-        counts = leaves(spec, logs, grouped, period)
-    rows = None if counts.rows is None else counts.rows + sum(filtered.values())
-    return replace(counts, clock=period.words(clock), filtered=filtered, rows=rows)
+            raise _bad_cell(self.sides, error) from error
+
+    def finished(self, counts: Counts) -> Counts:
+        """The counts with what they do not show: the period's clock, and rows that do not meet conditions."""
+        filtered = _left_out(self.sides)
+        rows = None if counts.rows is None else counts.rows + sum(filtered.values())
+        return replace(counts, clock=self.period.words(self.clock), filtered=filtered, rows=rows)
 
 
-def make_engine(name: str, report: Report | None = None, master: str | None = None, **limits: Any) -> Any:
-    """An engine for a `with` statement: "duckdb" with its limits (memory, temp, threads), or "spark" at a master."""
+def make_engine(
+    name: str, report: Report | None = None, master: str | None = None, conf: Sequence[str] = (), **limits: Any
+) -> Any:
+    """An engine for a `with` statement: "duckdb" with its limits (memory, temp, threads), or "spark" at a master.
+
+    `conf` are settings of Spark's own, as in "spark.executor.memory=8g".
+    """
     if name == "duckdb":
         from attributary.logs.duckdb import DuckDB
 
-        if master is not None:
-            raise InputError("master is an option of Spark; choose the engine spark, or leave it out")
+        for option, value in (("master", master), ("conf", conf)):
+            if value:
+                raise InputError(f"{option} is an option of Spark; choose the engine spark, or leave it out")
         return DuckDB(report=report, **limits)
     if name == "spark":
         from attributary.logs.spark import Spark
@@ -96,7 +138,10 @@ def make_engine(name: str, report: Report | None = None, master: str | None = No
         for limit, value in limits.items():
             if value is not None:
                 raise InputError(f"{limit} is an option of DuckDB; leave it out with Spark, which has its own settings")
-        return Spark(master=master, report=report)
+        for setting in conf:
+            if not re.fullmatch(r"[^=\s]+=.*", setting):
+                raise InputError(f"conf is a setting and its value, as in spark.executor.memory=8g; got {setting!r}")
+        return Spark(master=master, settings=dict(setting.split("=", 1) for setting in conf), report=report)
     raise InputError(f"an engine is duckdb or spark; got {name!r}")
 
 
@@ -211,12 +256,11 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
     return CountingSql(sql, clock)
 
 
-def device_logs(
-    spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period, sites: SiteColumns
-) -> tuple[Devices, Clock]:
-    """The events of all devices that converted, sorted once, and the clock of the impressions."""
+def device_logs(spec: Spec, question: Question, sites: SiteColumns) -> Devices:
+    """The events of all devices that converted, sorted once."""
     import pyarrow.compute as pc
 
+    logs, period, (impressions, conversions) = question.logs, question.period, question.sides
     for attribute in spec.unknown:
         if spec.is_delay(attribute):
             rule = "is the time from impression to conversion, which no client of the"
@@ -270,7 +314,7 @@ def device_logs(
         clock != "date",
         (-ENDLESS if since is None else since, ENDLESS if until is None else until),
         int(seen_kinds.column("number")[0].as_py()),
-    ), clock
+    )
 
 
 def _common(

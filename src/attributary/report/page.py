@@ -55,6 +55,7 @@ class ReportInputs:
     check_of_table: TableCheck | None = None  # of a raw table, whose estimates these are
     generated: bool = False  # the logs were generated: no real people, no real campaigns
     losses: tuple[LevelLoss, ...] = ()  # what levels do not learn since budgets run out
+    upper: str = ""  # which part of the tree these estimates are, where they are not all
 
     @classmethod
     def of(
@@ -219,7 +220,8 @@ def _lead(inputs: ReportInputs, shown: Sequence[Quantity]) -> list[str]:
     if not shown:
         return privacy.plan_headline(inputs.plan) if inputs.plan else []
     private = privacy.privacy_sentence(inputs.plan, shown[0].estimates, inputs.not_private)
-    return [*facts.headline(shown, inputs.plan), *([private] if private else [])]
+    upper = [f"This page shows the upper levels: {inputs.upper}."] if inputs.upper else []
+    return [*facts.headline(shown, inputs.plan), *([private] if private else []), *upper]
 
 
 # Sections
