@@ -20,7 +20,7 @@ from attributary.facts.numerals import (
     sentence,
     signed,
 )
-from attributary.facts.plan import cut_off
+from attributary.facts.plan import cut_off, limits_of
 from attributary.facts.quantity import Quantity, RootSum, difference, label
 from attributary.plan import Plan
 from attributary.spec.measure import COUNT
@@ -79,8 +79,8 @@ def limit_words(plan: Plan | None) -> str:
     if plan is None:
         return ""
     unknown = listed([share.name for share in plan.measures if plan.spec.has_limits and not share.bias_known])
-    words = [f"by the prior, limits leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
-    words += [f"limits leave out an unknown part of {unknown}"] if unknown else []
+    words = [f"by the prior, {limits_of(plan)} leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
+    words += [f"{limits_of(plan)} leave out an unknown part of {unknown}"] if unknown else []
     return " and ".join(words)
 
 

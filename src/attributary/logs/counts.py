@@ -1,6 +1,7 @@
 """counts: how many conversions each leaf has, and what became of those that none has."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.logs.devices import Devices, Reported
 from attributary.logs.log_columns import (
     LabelCodes,
     LogTable,
@@ -24,7 +26,7 @@ from attributary.logs.log_columns import (
 )
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
-from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
+from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
 from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
 from attributary.types import Bools, Ints
 
@@ -67,6 +69,8 @@ class Counts:
     rows: int | None = None  # of the logs; None where a period passes some of them over
     parts: "tuple[Counts, ...]" = ()  # of each of several breakdowns
     filtered: Mapping[str, int] = field(default_factory=dict)  # rows that do not meet the spec's conditions, by log
+    reported: Reported | None = None  # what budgets leave of the conversions, where an API has such
+    devices: Devices | None = field(default=None, repr=False)  # that it was counted from
     clock: str = ""  # which time zone the period's dates are read in, where they name none
 
     @property
@@ -89,7 +93,7 @@ class Counts:
         return {
             "impressions": self.impressions,
             "conversions": self.conversions,
-            "table_rows": self.table.num_rows,
+            **({} if self.table is None else {"table_rows": self.table.num_rows}),
             "rows_read": self.rows,
             "conversions_not_counted": {
                 "no_impression_before": self.unattributed,
@@ -97,7 +101,9 @@ class Counts:
                 "impression_has_enough": self.exceeded,
                 "no_user_key_or_time": self.incomplete,
                 "outside_domain": self.left_out,
+                **({"budget_used_up": dict(self.reported.lost)} if self.reported else {}),
             },
+            **({"reported_by_conversions_paid_for": dict(self.reported.by_limit)} if self.reported else {}),
             "outside_domain": [outside._asdict() for outside in self.outside],
             "impressions_without_time": self.undated,
             "rows_left_out_by_conditions": dict(self.filtered),
@@ -120,10 +126,7 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
 def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     """The counts of one breakdown: a conversion that is outside of any domain of the spec is in no leaf of any."""
     fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
-    total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
-    seen = {"impression", "conversion", "late"} if logs.is_attributed else {"impression"}
-    seen |= {"undated"} if period.is_all else set()
-    is_seen, is_conversion = (np.isin(fate, [FATES.index(f) for f in names]) for names in (seen, {"conversion"}))
+    is_seen, is_conversion = np.isin(fate, seen_fates(logs, period)), fate == FATES.index("conversion")
     if not is_seen.any():
         raise InputError(
             "there is no impression to count" + ("" if period.is_all else " in the period; choose another")
@@ -162,27 +165,92 @@ def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> 
     count = np.bincount(leaf[kept], conversions[kept], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
     made = _table(part, known, paths.first, sizes, seen_by_path, count)
+    for name in table.column_names:
+        if name.startswith(AT):
+            here = table.column(name).to_numpy()
+            made = made.append_column(name, [_sum_at(leaf[kept], here[kept], number_of_leaves)])
     values: tuple[ValueTotals, ...] = ()
     if many or spec.values or spec.conversions_per_impression != 1:
         inside = ~lost & (all_conversions > 0)
         grouped = conversion_groups(spec, table, leaf, all_conversions).some(inside)
         made, values = _measured(spec, made, grouped), value_totals(spec, grouped)
-    # All rows have a fate; of two logs, a conversion that is its impression's first is also within the window.
-    counted_twice = 0 if logs.is_attributed or many else total["conversion"]
-    return Counts(
+    counts = Counts(
         mark(made, TRUE_COUNTS),
         impressions=int(impressions.sum()),
         conversions=int(count.sum()),
-        unattributed=total["unattributed"],
-        late=total["late"],
-        exceeded=int((all_conversions - conversions).sum()) if many else max(0, total["within"] - total["conversion"]),
-        incomplete=total["incomplete"],
-        undated=total["undated"],
+        exceeded=int((all_conversions - conversions).sum()),
         outside=tuple(outside),
         left_out=int(conversions[lost].sum()),
         values=values,
+    )
+    return with_fates(counts, logs, period, fate, number, many)
+
+
+def seen_fates(logs: Logs, period: Period) -> list[int]:
+    """The fates of rows that are impressions."""
+    seen = ["impression", *["conversion", "late"] * logs.is_attributed, *["undated"] * period.is_all]
+    return [FATES.index(name) for name in seen]
+
+
+def with_fates(counts: Counts, logs: Logs, period: Period, fate: Ints, number: Ints, many: bool) -> Counts:
+    """The counts of all leaves with what became of other rows, from rows by fate."""
+    total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
+    # All rows have a fate; of two logs, a conversion that is its impression's first is also within the window.
+    counted_twice = 0 if logs.is_attributed or many else total["conversion"]
+    return replace(
+        counts,
+        unattributed=total["unattributed"],
+        late=total["late"],
+        exceeded=counts.exceeded if many else max(0, total["within"] - total["conversion"]),
+        incomplete=total["incomplete"],
+        undated=total["undated"],
         rows=sum(total.values()) - counted_twice if period.is_all else None,
     )
+
+
+def reported_leaves(spec: Spec, logs: Logs, devices: Devices, reported: Reported, period: Period) -> Counts:
+    """The counts of all leaves where budgets run out: what is reported under the spec's limit, and the rest."""
+    import pyarrow.compute as pc
+
+    counts = leaves(spec, logs, reported.groups, period)
+    table, place = counts.table, counts.table.column_names.index("conversions")
+    here = table.column(f"{AT}{spec.paid}")
+    table = table.append_column(f"conversions{BEYOND}", pc.subtract(table.column("conversions"), here))
+    return replace(
+        counts,
+        table=table.set_column(place, "conversions", here),
+        conversions=int(pc.sum(here).as_py() or 0),
+        devices=devices,
+        reported=reported,
+    )
+
+
+def counts_together(parts: Sequence[Counts]) -> Counts:
+    """The counts of several parts of a forest, without their tables."""
+    first, *others = parts
+    total = replace(first, table=None)
+    for part in others:
+        total = replace(
+            total,
+            **{
+                name: getattr(total, name) + getattr(part, name)
+                for name in ("impressions", "conversions", "exceeded", "left_out")
+            },
+            outside=_outside_together([*total.outside, *part.outside]),
+            values=tuple(one.plus(other) for one, other in zip(total.values, part.values, strict=True)),
+        )
+    return total
+
+
+def _outside_together(each: Sequence[OutsideDomain]) -> tuple[OutsideDomain, ...]:
+    """What is outside of domains, by attribute, with the values that most have."""
+    total: dict[str, OutsideDomain] = {}
+    for one in each:
+        before = total.get(one.attribute, one._replace(conversions=0, values={}))
+        values = Counter(before.values) + Counter(one.values)
+        most = dict(values.most_common(max(len(before.values), len(one.values))))
+        total[one.attribute] = one._replace(conversions=before.conversions + one.conversions, values=most)
+    return tuple(total.values())
 
 
 def _measured(spec: Spec, table: Any, groups: "ConversionGroups") -> Any:
@@ -386,6 +454,11 @@ class ValueTotals(NamedTuple):
     clipped: int  # conversions whose value is clipped
     cut: float  # what clipping takes off the total
 
+    def plus(self, other: "ValueTotals") -> "ValueTotals":
+        """The same of this part of a forest and another one."""
+        names = ("total", "missing", "not_positive", "refunded", "clipped", "cut")
+        return self._replace(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
 
 def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...]:
     """What became of the values of the conversions that are counted."""
@@ -414,6 +487,6 @@ def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...
 
 def _sum_at(place: Ints, values: Ints, size: int) -> Ints:
     """Sums of whole numbers, exact to the last."""
-    total = np.zeros(size, np.int64)
+    total = np.zeros(size, values.dtype)
     np.add.at(total, place, values)
     return total
