@@ -27,7 +27,7 @@ def print_plan(
     out.print(facts.title(plan))
     fact("plan", _facts(plan, tree))
     for part in plan.by_measure:
-        if spec.measures or spec.has_limits:
+        if spec.measures or part.limited:
             out.print()
             out.print(facts.about(plan, part))
         table = facts.table(part.plan)

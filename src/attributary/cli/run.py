@@ -100,9 +100,10 @@ def run(
     from attributary.cli.print_counts import print_counts
     from attributary.cli.print_estimates import print_estimates
     from attributary.cli.print_plan import print_joint_plan, print_plan
-    from attributary.cli.printing import muted, say, warn_first
+    from attributary.cli.printing import console, muted, print_table, say, warn_first
     from attributary.cli.progress import reading_bar, stages
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
+    from attributary.facts.losses import NOT_PROTECTED, loss_table
     from attributary.logs.count import make_engine
     from attributary.logs.log_files import rows_in_logs
     from attributary.noise.blocks import BlockEntropy
@@ -167,6 +168,11 @@ def run(
         say(f"\n{name}" if name else "")
         rows = part.tables["estimates"].num_rows
         print_estimates(part.shown.quantities(None), rows, path, [words] if words else [])
+    if losses := done.breakdowns[0].losses:
+        table = loss_table(losses)
+        say(f"\n{table.caption}: {NOT_PROTECTED}")
+        print_table(console(), [table.heads, *table.rows])
+        fact("losses", [loss._asdict() for loss in losses])
     fact("errors_of_this_draw", done.errors)
     fact("not_private", TRUE_COUNTS)  # what is counted, and the error
     for name, error in done.errors.items():
