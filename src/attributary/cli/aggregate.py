@@ -11,7 +11,7 @@ from attributary.errors import InputError
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation, Tally
-    from attributary.plan import Plan
+    from attributary.plan import JointPlan, Plan
 
 DAY = 86_400  # seconds
 SERVICE_DAYS = 90  # the age up to which the aggregation service takes reports
@@ -85,7 +85,7 @@ NOT PRIVATE and spend no budget. More: docs/aggregate.md
 @click.option(
     "--processes",
     type=click.IntRange(1, MOST_AT_ONCE),
-    help="Processes used for decryption.  [default: one per processor]",
+    help="Processes used for reading reports.  [default: one per processor]",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings and new ledgers.")
 def aggregate(
@@ -122,7 +122,7 @@ def aggregate(
     read = [*files, *domain, *key_files]
     refuse_inputs([output, beside], [*read, ledger_file])
     refuse_inputs([errors_file], [*read, ledger_file], "--errors")
-    if not (quiet or debug or no_noise or seed is not None or (plan and plan.keys)):
+    if not (quiet or debug or no_noise or seed is not None or (plan and plan.breakdowns[0].keys)):
         why = "no plan is given" if plan is None else "the plan has no keys"
         say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one is spent all the same")
     now = time.time()
@@ -152,10 +152,12 @@ def aggregate(
     _print(done, now, quiet)
 
 
-def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple["Plan | None", tuple[str, ...]]:
+def _plan(
+    files: tuple[str, ...], epsilon: float | None, l1: int | None
+) -> tuple["Plan | JointPlan | None", tuple[str, ...]]:
     """The plan, unless the options are in its place, and the files that are reports."""
     from attributary.file_kind import file_kind
-    from attributary.plan import Plan
+    from attributary.plan import load_plan
 
     first = file_kind(files[0], "aggregate") if os.path.isfile(files[0]) else None
     if l1 is None:
@@ -164,7 +166,7 @@ def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tupl
             raise InputError(f"a plan and reports are needed; got only {path}: without a plan, give --epsilon and --l1")
         if first is not None and first.kind not in ("plan", "JSON"):
             first.refuse("aggregate")
-        return Plan.load(path), tuple(reports)
+        return load_plan(path), tuple(reports)
     if epsilon is not None and first is not None and first.kind == "plan":
         raise InputError(f"--l1 is for reports without a plan; leave it out, since {files[0]} is one")
     return None, files

@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import duckdb_limits, period_options
+from attributary.cli.options import engine_options, period_options
 
-ENGINES = ["duckdb", "spark"]
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
 
 ABOUT = """Count the conversions of every leaf in logs.
@@ -32,9 +31,7 @@ that they are NOT PRIVATE. More: docs/logs.md
 @click.argument("logs", metavar="[LOGS]...", nargs=-1)
 @click.option("--conversions", multiple=True, metavar="FILE", help="Conversions to read instead of the spec's.")
 @period_options
-@click.option("--engine", type=click.Choice(ENGINES), default="duckdb", show_default=True, help="Engine for the SQL.")
-@duckdb_limits
-@click.option("--master", metavar="URL", help="Spark master.  [default: the running session, or this machine]")
+@engine_options
 @click.option(
     "-o", "--output", metavar="FILE", default="-", show_default=True, help="File to write; - is standard output."
 )

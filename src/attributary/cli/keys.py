@@ -11,6 +11,7 @@ from attributary.errors import InputError, brief
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import AttributionApi, Clients, Message, Query
+    from attributary.tree import Tree
 
 TREE = "tree.parquet"
 WISHES = ("bits", "values", "classes")  # for keys that are new; other options are for events
@@ -77,11 +78,12 @@ def keys(
     from attributary.cli.reading import check_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.estimates import noted
+    from attributary.pipeline.breakdowns import in_one_table
     from attributary.pipeline.read_tree import COVERS, read_tree
-    from attributary.plan import Plan
+    from attributary.plan import load_plan
     from attributary.whole_files import sole_writer
 
-    loaded = Plan.load(plan)
+    loaded = load_plan(plan)
     used = api.api_of(loaded.spec)
     wanted = _options(options, used)
     files = (TREE, used.query_file)
@@ -94,22 +96,27 @@ def keys(
     except InputError as error:
         raise InputError(f"{plan}: {error}") from error
     messages: list[Message] = []
-    tree, query = None, None
+    trees: list[Tree] = []
+    query = None
     with stages(not quiet) as stage:  # all of it before anything is written: keys that collide must not stay
         if impressions:
             stage("reading impressions")
-            tree = read_tree(clients.plan.spec, impressions)
-            clients = clients.with_tree(tree)
+            asks = clients.saved.spec
+            called = asks.called or ("",)
+            trees = [read_tree(part, impressions, name) for part, name in zip(asks.parts, called, strict=True)]
+            clients = clients.with_tree(trees[0])
         if impression is not None:
             messages += [clients.impression(_assigned("--impression", impression), **wanted)]
         if conversion is not None or (impression is not None and not clients.asks):
             messages += [clients.conversion(_assigned("--conversion", conversion or ""), **wanted)]
-        if tree is not None:
-            stage(f"making the keys of {len(tree):,} nodes")
-            query = clients.query(tree)
+        nodes = sum(map(len, trees))
+        if trees:
+            stage(f"making the keys of {nodes:,} nodes")
+            query = clients.query_all(trees)
             stage("writing")
             covers = {COVERS: "some" if partial else "all"}
-            table = noted(tree.table(), plan=clients.plan.fingerprint, **covers)
+            every = in_one_table(clients.saved.spec, [tree.table() for tree in trees])
+            table = noted(every, plan=clients.saved.fingerprint, **covers)
             _write(table, query, output, files, lambda: _save(clients, plan))
         else:
             _save(clients, plan)
@@ -126,13 +133,13 @@ def keys(
     for message in messages:
         for note in message.notes:
             say(f"note: {note}")
-    if tree is not None and query is not None:
-        lacking = len(tree) - (query.size if query.nodes is None else query.nodes)
+    if query is not None:
+        lacking = nodes - (query.size if query.nodes is None else query.nodes)
         without = f"; {lacking:,} nodes are not measured" if query.nodes else f"; {lacking:,} nodes have none"
-        nodes, keys_in_words = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
-        fact("nodes", len(tree))
+        written, keys_in_words = f"{nodes:,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
+        fact("nodes", nodes)
         fact("keys", query.size)
-        say(f"{nodes}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
+        say(f"{written}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
 
 
 def _options(options: dict[str, Any], api: "AttributionApi") -> dict[str, Any]:
@@ -192,7 +199,7 @@ def _write(tree: Any, query: "Query", folder: str, files: tuple[str, str], save_
 
 def _save(clients: "Clients", path: str) -> None:
     if clients.changed:
-        clients.plan.save(path)
+        clients.saved.save(path)
 
 
 def _print_layout(clients: "Clients", path: str) -> None:

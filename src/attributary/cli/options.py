@@ -98,6 +98,18 @@ duckdb_limits = together(
     ),
     threads,
 )
+engine_options = together(
+    click.option(
+        "--engine",
+        type=click.Choice(["duckdb", "spark"]),
+        default="duckdb",
+        show_default=True,
+        help="Engine to run on.",
+    ),
+    duckdb_limits,
+    click.option("--master", metavar="URL", help="Spark master.  [default: the running session, or this machine]"),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
+)
 period_options = together(  # the impressions that count, by their time
     click.option("--from", "--since", "since", metavar="TIME", help="Count impressions from this time on."),
     click.option("--until", metavar="TIME", help="Count impressions before this time."),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from attributary.cli.printing import say
 from attributary.cli.summary_file import fact
 from attributary.errors import one_line
+from attributary.facts.losses import USED_UP, count_lines
 
 if TYPE_CHECKING:
     from attributary.logs.counts import Counts, ValueTotals
@@ -12,18 +13,22 @@ if TYPE_CHECKING:
     from attributary.spec import Spec
 
 
-def print_counts(counts: "Counts", spec: "Spec") -> None:
-    """Prints how many impressions and conversions were counted, and why others were not, to standard error."""
+def print_counts(counts: "Counts", spec: "Spec", leaves: int | None = None) -> None:
+    """Prints how many impressions and conversions were counted, and why others were not, to standard error.
+
+    `leaves` is how many there are, where a cluster has their table.
+    """
     window = spec.logs.window if spec.logs else None
     not_counted = [
         (counts.unattributed, "no impression before it"),
         (counts.late, f"not within the window of {window}"),
         (counts.exceeded, _exceeded(spec)),
         (counts.incomplete, "no user, key or time"),
+        *((number, USED_UP.format(name)) for name, number in (counts.reported.lost if counts.reported else {}).items()),
         *((outside.conversions, _outside(outside)) for outside in counts.outside if not outside.kept),
     ]
-    rows = f"{counts.table.num_rows:,}"
-    by_bin = "rank" in counts.table.column_names
+    by_bin = leaves is None and "rank" in counts.table.column_names
+    rows = f"{counts.table.num_rows if leaves is None else leaves:,}"
     what = f"{rows} rows: one per leaf, rank and value bin" if by_bin else f"{rows} leaves"
     lines = [f"{counts.impressions:,} impressions, {counts.conversions:,} conversions, {what}"]
     if any(number for number, _ in not_counted):
@@ -31,6 +36,7 @@ def print_counts(counts: "Counts", spec: "Spec") -> None:
         lines += [f"{number:12,}  {reason}" for number, reason in not_counted if number]
     lines += [f"{name}: {number:,} rows do not meet the spec's conditions" for name, number in counts.filtered.items()]
     lines += [counts.clock] if counts.clock else []
+    lines += count_lines(counts.reported, spec.paid) if counts.reported else []
     lines += [line for totals in counts.values for line in _value(totals)]
     lines += [
         f"{outside.conversions:,} conversions count as other: {_outside(outside)}"

@@ -47,15 +47,15 @@ def _print(out: Out, quantity: Quantity) -> None:
     fact("estimates", facts.as_data(quantity))
     trouble = lines[0].subject == "noise" and lines[0].warning
     if trouble:
-        out.print(Text(lines[0].text, WARNING))
+        out.print(Text(lines[0].full, WARNING))
     stated = "if the noise were as stated, " * trouble
-    out.print(one_line(plain(f"{len(est):,} nodes in {est.tree.depth} levels; {stated}{facts.sum_words(quantity)}")))
+    out.print(one_line(plain(f"{len(est):,} rows in {est.tree.depth} levels; {stated}{facts.sum_words(quantity)}")))
     if gains:
         table = facts.gains_table(gains)
         rows = [table.heads, *([one_line(row[0]), *row[1:]] for row in table.rows)]
         print_table(out, rows, table.together, space=False)
     for line in lines[trouble:]:
-        out.print(Text(line.text, WARNING if line.warning else ""))
+        out.print(Text(line.full, WARNING if line.warning else ""))
         if line.subject == "corrections" and line.warning:
             found, worst = facts.worst(quantity, LISTED)
             for name, noisy, estimate, correction in worst:

@@ -1,5 +1,6 @@
 """print_plan: a plan in words and figures, several plans side by side, and an earlier plan beside today's."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -7,9 +8,11 @@ import numpy as np
 
 from attributary.cli.printing import Out, console, print_table
 from attributary.cli.summary_file import fact
+from attributary.facts import joint_plan as joint_facts
 from attributary.facts import plan as facts
 from attributary.facts.numerals import Line, percent
 from attributary.plan import Plan, Variant
+from attributary.plan.joint import JointPlan
 from attributary.prior import Prior
 from attributary.tree import Tree
 
@@ -24,7 +27,7 @@ def print_plan(
     out.print(facts.title(plan))
     fact("plan", _facts(plan, tree))
     for part in plan.by_measure:
-        if spec.measures or spec.has_limits:
+        if spec.measures or part.limited:
             out.print()
             out.print(facts.about(plan, part))
         table = facts.table(part.plan)
@@ -51,6 +54,18 @@ def print_plan(
         fact("last_plan", earlier.changes)
     lines += [*facts.limit_lines(plan), *facts.bound_lines(plan), *facts.privacy_lines(plan)]
     _print_lines(out, [*lines, *facts.prior_lines(plan, tree, prior, prior_path), *facts.note_lines(plan)])
+
+
+def print_joint_plan(plan: JointPlan, trees: Sequence[Tree], priors: Sequence[Prior], source: str | None) -> None:
+    """Prints what each breakdown has of the budget and costs the others, then the plan of each."""
+    out = console()
+    table = joint_facts.table(plan)
+    print_table(out, [table.heads, *table.rows], table.together)
+    _print_lines(out, joint_facts.lines(plan))
+    fact("breakdowns", joint_facts.as_data(plan))
+    for name, part, tree, prior in zip(plan.names, plan.breakdowns, trees, priors, strict=True):
+        out.print(f"\n{name}")
+        print_plan(part, tree, prior, source)
 
 
 def _print_changes(out: Out, plan: Plan, changed: list[facts.RootChange]) -> None:

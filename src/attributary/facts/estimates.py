@@ -20,22 +20,22 @@ from attributary.facts.numerals import (
     sentence,
     signed,
 )
-from attributary.facts.plan import cut_off
+from attributary.facts.plan import cut_off, limits_of
 from attributary.facts.quantity import Quantity, RootSum, difference, label
 from attributary.plan import Plan
 from attributary.spec.measure import COUNT
+from attributary.tables.as_written import UNNAMED
 from attributary.types import Floats
 
 EVEN = 0.05  # how far the sides of an interval may differ to be one figure
 WHOLE_MARGIN = 10  # from here on without digits behind the point
 FAR = 10.0  # times the stated standard deviation, or a part of it: then the scale is wrong
 LISTED = 10  # suspects
-UNNAMED = "noisy"  # what figures are called that have no name of their own, as those of a pivot
 BIASED = "estimates are no longer unbiased: closer on average, but not suited for billing"
 MADE_OF = {
-    True: "the prior is an earlier period, and what other nodes with the same label have today",
-    False: "no earlier period has a part in it: the prior is what these figures have for other nodes with the label",
-    None: "the prior is what an earlier period, or other nodes with the same label, say to expect of a node",
+    True: "the prior is an earlier period, and what other rows with the same label have today",
+    False: "no earlier period has a part in it: the prior is what these figures have for other rows with the label",
+    None: "the prior is what an earlier period, or other rows with the same label, say to expect",
 }
 POSTERIOR = "the estimates are means over all whole counts, each weighted by its probability given the noisy values"
 
@@ -45,18 +45,19 @@ POSTERIOR = "the estimates are means over all whole counts, each weighted by its
 
 def sum_words(quantity: Quantity) -> str:
     """The sum of all roots, with its interval: 5,285 visits, give or take 31 (95 % interval)."""
-    what = "in all" if quantity.called == UNNAMED else quantity.called
+    what = "in all" if quantity.called in (UNNAMED, "noisy") else quantity.called
     if quantity.kind == "value":
-        what = f"{quantity.unit} of {quantity.name}".strip()
-    return _sum_words(quantity, quantity.total, what)
+        what = f"{quantity.unit} of {quantity.name}" if quantity.unit else ""
+    words = _sum_words(quantity, quantity.total, what)
+    return words if what else f"{quantity.name} {words}"
 
 
 def _sum_words(quantity: Quantity, total: RootSum, what: str) -> str:
     said, below, above = quantity.shown(total.estimate), total.estimate - total.low, total.high - total.estimate
     if np.isfinite(above) and abs(above - below) <= EVEN * above:
         margin = f"{above:,.0f}" if above >= WHOLE_MARGIN and quantity.digits == 1 else quantity.figure(above)
-        return f"{said} {what}, give or take {margin} ({quantity.interval_words})"
-    return f"{said} {what} ({quantity.interval_words}: {quantity.interval(total.low, total.high)})"
+        return f"{said} {what}".strip() + f", give or take {margin} ({quantity.interval_words})"
+    return f"{said} {what}".strip() + f" ({quantity.interval_words}: {quantity.interval(total.low, total.high)})"
 
 
 def after_refunds(quantities: Sequence[Quantity], plan: Plan | None) -> list[str]:
@@ -78,8 +79,8 @@ def limit_words(plan: Plan | None) -> str:
     if plan is None:
         return ""
     unknown = listed([share.name for share in plan.measures if plan.spec.has_limits and not share.bias_known])
-    words = [f"by the prior, limits leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
-    words += [f"limits leave out an unknown part of {unknown}"] if unknown else []
+    words = [f"by the prior, {limits_of(plan)} leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
+    words += [f"{limits_of(plan)} leave out an unknown part of {unknown}"] if unknown else []
     return " and ".join(words)
 
 
@@ -147,7 +148,7 @@ class LevelGain(NamedTuple):
 
 HEADS = {
     "level": "level",
-    "nodes": "nodes",
+    "nodes": "rows",
     "noise": "noise variance",
     "variance": "estimate variance",
     "variance_change": "vs. noise",
@@ -241,28 +242,25 @@ def fit_line(quantity: Quantity) -> Line:
     doubt, estimated = quantity.doubt, quantity.estimates.estimated
     if doubt.z is None:
         return Line("noise", "the noise level cannot be checked: no figure was measured twice")
-    z = f"z = {doubt.z:z,.1f}".replace("-", numerals.MINUS)
+    detail = f"z = {doubt.z:z,.1f}".replace("-", numerals.MINUS)
     stated = {True: "estimated from these figures", False: "stated", None: "the table says"}[estimated]
     if abs(doubt.z) <= Z_FINE:
         if estimated:
-            return Line("noise", f"the noise level was estimated from these figures, which fit it ({z})")
-        return Line("noise", f"the noise is as large as {stated} ({z})")
+            return Line("noise", "the noise level was estimated from these figures, which fit it", detail=detail)
+        return Line("noise", f"the noise is as large as {stated}", detail=detail)
     if not 1 / FAR <= doubt.ratio <= FAR:
         size = "larger" if doubt.ratio > 1 else "smaller"
-        return Line(
-            "noise", f"the noise is far {size} than {stated} ({z}): do not use these figures; is the scale right?", True
-        )
+        words = f"the noise is far {size} than {stated}: do not use these figures; is the scale right?"
+        return Line("noise", words, True, detail)
     more = "more" if doubt.z > 0 else "less"
-    times = f"its standard deviation looks {doubt.ratio:.2g} times as large"
-    return Line("noise", f"there is {more} noise than {stated} ({z}): {times}", True)
+    times = f"it looks {doubt.ratio:.2g} times as large"
+    return Line("noise", f"there is {more} noise than {stated}: {times}", True, detail)
 
 
 def correction_line(quantity: Quantity) -> Line:
-    beyond = f"(threshold {quantity.doubt.threshold:.1f} standard deviations)"
-    if not quantity.doubt.nodes:
-        return Line("corrections", f"no implausible correction {beyond}")
-    nodes = many(quantity.doubt.nodes, "figure is", "figures are")
-    return Line("corrections", f"{nodes} off by far more than noise explains {beyond}", True)
+    nodes, beyond = quantity.doubt.nodes, f"threshold {quantity.doubt.threshold:.1f} standard deviations"
+    verb = many(nodes, "figure is", "figures are") if nodes else "no figure is"
+    return Line("corrections", f"{verb} off by more than noise explains", nodes > 0, beyond)
 
 
 def worst(quantity: Quantity, most: int = LISTED) -> tuple[int, list[tuple[str, str, str, str]]]:

@@ -66,6 +66,7 @@ def heads(plan: Plan, columns: Sequence[str]) -> list[str]:
     """What columns of `level_facts` are called; the errors' head says whose they are."""
     by_root = bool(plan.roots)
     called = {
+        "nodes": "rows",
         "share": f"share of a {plan.spec.split_by}" if by_root else "share",
         "contribution": "contribution if new" if by_root else "contribution",
         "epsilon": "ε",
@@ -73,8 +74,8 @@ def heads(plan: Plan, columns: Sequence[str]) -> list[str]:
         "equal": "equal split",
         "change": "vs. equal",
         "zeros": "all zeros",
-        "median": "median node",
-        "worst": "worst node",
+        "median": "median error",
+        "worst": "worst",
     }
     return [called.get(name, name) for name in columns]
 
@@ -114,10 +115,10 @@ def _worst(level: LevelErrors) -> str:
 
 
 def nodes_in_words(level: LevelErrors, unit: str = "conversions") -> str:
-    """A level's nodes: "median node 0.4%; DE 0.3%, FR 0.4%; worst: missing, 26 conversions, 27.0%"."""
+    """A level's nodes: "median 0.4%; DE 0.3%, FR 0.4%; worst: missing, 26 conversions, 27.0%"."""
     if level.median is None or level.worst is None or level.nodes < 2:
         return ""
-    parts, worst = [f"median node {percent(level.median)}"], f"worst {percent(level.worst.error)}"
+    parts, worst = [f"median {percent(level.median)}"], f"worst {percent(level.worst.error)}"
     if level.names:
         named = [f"{node.name} {percent(node.error)}" for node in level.largest if node != level.worst]
         parts += [", ".join(named)] if named else []
@@ -147,7 +148,7 @@ def title(plan: Plan) -> str:
     each = f", one for each {spec.split_by}" if spec.split_by else ""
     uses = {None: "", True: ", for estimates that use the prior", "split": ", for non-negative estimates"}[plan.learn]
     split = f"epsilon = {spec.epsilon:g}, {plan.method} split{each}{uses}"
-    return f"{nodes:,} nodes in {len(plan.levels)} levels; {split}"
+    return f"{nodes:,} rows in {len(plan.levels)} levels; {split}"
 
 
 def about(plan: Plan, part: MeasurePlan) -> str:
@@ -275,7 +276,7 @@ def error_lines(plan: Plan) -> list[Line]:
     spec, roots = plan.spec, plan.expected.roots
     by = "weighted by prior count, " if spec.weights == "counts" else ""
     pooled = "all roots together" if len(plan.roots) > 1 else "all nodes of a level together"
-    cut = "what limits cut off included, " if spec.has_limits else ""
+    cut = f"what {limits_of(plan)} cut off included, " if spec.has_limits else ""
     what = "sum" if spec.values else "count"
     taus = [f"{part.tau:,.4g}{f' for {part.measure.name}' * (len(plan.measures) > 1)}" for part in plan.by_measure]
     texts = [
@@ -303,12 +304,17 @@ def limit_lines(plan: Plan) -> list[Line]:
             count = span(most, lambda x: f"{x:g}")
             lines += [Line("limit", f"the first {count} conversions of an impression count")]
     if cut := cut_off(plan):
-        lines += [Line("limit", f"by the prior, limits cut off {listed(cut)}")]
+        lines += [Line("limit", f"by the prior, {limits_of(plan)} cut off {listed(cut)}")]
     unknown = [share.name for share in plan.measures if not share.bias_known]
     if unknown:
-        text = f"the prior does not tell what limits cut off {', '.join(unknown)}; errors are without it"
+        text = f"the prior does not tell what {limits_of(plan)} cut off {', '.join(unknown)}; errors are without it"
         lines += [Line("note", text, True)]
     return lines
+
+
+def limits_of(plan: Plan) -> str:
+    """What cuts something off: the spec's limits, or budgets of devices."""
+    return "limits" if plan.spec.paid is None else "used-up budgets"
 
 
 def cut_off(plan: Plan) -> list[str]:
@@ -355,7 +361,7 @@ def bound_lines(plan: Plan) -> list[Line]:
             asked, within, most = "no worse than an equal split", "no worse", f" (equal split: {percent(found.most)})"
         met = "met" if _met(found) else "missed"
         of = f" of {found.measure}" * (len(plan.measures) > 1 and found.name != found.measure)
-        nodes = f"{found.within:,} of {found.nodes:,} nodes {within}"
+        nodes = f"{found.within:,} of {found.nodes:,} rows {within}"
         words = f"{found.name}{of} {asked}: {met}; root mean square {percent(found.error)}{most}; {nodes}"
         lines.append(Line("target", words, met == "missed"))
     names = [*(["guard"] if np.isfinite(spec.guard_factor) else []), *(["targets"] if spec.targets else [])]
@@ -410,7 +416,7 @@ def prior_lines(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[
     new = int(prior.new_roots(tree).sum()) if spec.split_by else 0
     if note.new:
         takes = f"; {new:,} of them are values of {spec.split_by} and take the default split" if new else ""
-        lines += [Line("prior", f"{note.new:,} nodes are new since then{takes}")]
+        lines += [Line("prior", f"{note.new:,} rows are new since then{takes}")]
     if note.gone:
         much = bool(prior.lost > LOST * prior.mean[tree.parent < 0].sum())
         part = f", with {note.lost:,.0f} conversions," if note.lost is not None else ", with many conversions," * much
@@ -423,7 +429,7 @@ def note_lines(plan: Plan) -> list[Line]:
     texts = list(plan.spec.notes)
     classes = len({(plan.most(x), *(share.roots[x] for share in plan.measures)) for x in plan.roots})
     if plan.nodes is not None or classes > CLASSES:
-        many = f"{classes:,} different splits" if plan.nodes is None else "contributions by node"
+        many = f"{classes:,} different splits" if plan.nodes is None else "contributions by row"
         texts += [f"{many}: the filter data of an impression can tell {CLASSES} apart at most"]
     unmeasured = [e.level for e in plan.expected.levels if not np.isfinite(e.error.plan)]
     if unmeasured:

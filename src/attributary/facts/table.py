@@ -20,9 +20,9 @@ def table_lead(check: TableCheck, quantity: Quantity | None) -> list[str]:
     levels = listed(numerals.few(check.form.tree.level_names))
     rows = numerals.many(check.form.table.num_rows, "row")
     noise = _noise(check, quantity)
-    sentences = [f"{rows} of {check.form.value} by {levels}.", _adds_up(check), f"{noise.name}: {noise.answer}."]
+    sentences = [f"{rows} of {check.form.called} by {levels}.", _adds_up(check), f"{noise.name}: {noise.answer}."]
     if quantity is not None:
-        off = _mangled(check).answer
+        off = _far_off(check).answer
         sentences.append("No figure is off by more than noise explains." if off == NONE else f"{FAR_OFF}: {off}.")
         sentences.append(f"Denoising would change the errors by {_gain(quantity)}.")
     return sentences
@@ -41,14 +41,14 @@ def table_section(check: TableCheck, quantity: Quantity | None) -> dict[str, Any
     ]
     if quantity is not None:
         command = "Nothing was changed: “attributary denoise --table” writes the estimates beside your columns."
-        facts += [_mangled(check), Fact("Denoising would change the errors by", _gain(quantity), (command,))]
+        facts += [_far_off(check), Fact("Denoising would change the errors by", _gain(quantity), (command,))]
     count = numerals.count
     sums = [
         (each.level, f"{each.sums:,}", f"{each.exact:,}", count(each.typical), count(each.largest), each.where)
         for each in check.sums
     ]
-    mangled = [(s.name, count(s.noisy), count(s.estimate), f"{abs(s.correction):.1f}") for s in check.mangled[1]]
-    return {"facts": facts, "sums": sums, "suspects": mangled}
+    far_off = [(s.name, count(s.noisy), count(s.estimate), f"{abs(s.correction):.1f}") for s in check.mangled[1]]
+    return {"facts": facts, "sums": sums, "suspects": far_off}
 
 
 def _held(check: TableCheck) -> tuple[int, int]:
@@ -75,7 +75,7 @@ def _sums(check: TableCheck) -> Fact:
 
 def _noise(check: TableCheck, quantity: Quantity | None) -> Fact:
     if quantity is None:
-        return Fact("Noise", "neither stated nor seen", (), sentence(check.noise))
+        return Fact("Noise", "not stated, and cannot be estimated", (), sentence(check.noise))
     if check.estimated:
         more = tuple(sentence(note) for note in check.notes if note.startswith(NOISE))
         return Fact("Noise", f"standard deviation {_deviation(check)}, as estimated", more)
@@ -101,7 +101,7 @@ def _deviation(check: TableCheck) -> str:
     return values.pop() if len(values) == 1 else listed(numerals.few(each))
 
 
-def _mangled(check: TableCheck) -> Fact:
+def _far_off(check: TableCheck) -> Fact:
     number, examples = check.mangled
     if not examples:
         return Fact(FAR_OFF, NONE)

@@ -1,13 +1,15 @@
 """counts: how many conversions each leaf has, and what became of those that none has."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.logs.devices import Devices, Reported
 from attributary.logs.log_columns import (
     LabelCodes,
     LogTable,
@@ -23,8 +25,9 @@ from attributary.logs.log_columns import (
     present,
 )
 from attributary.spec import Logs, Measure, Spec
-from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
-from attributary.tables.table_columns import TRUE_COUNTS, mark
+from attributary.spec.breakdown import BREAKDOWN
+from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
+from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
 from attributary.types import Bools, Ints
 
 LARGEST = 2**31  # leaves
@@ -64,8 +67,16 @@ class Counts:
     left_out: int = 0  # conversions that are in no leaf since they are outside of a domain
     values: "tuple[ValueTotals, ...]" = ()  # of each measure that is one
     rows: int | None = None  # of the logs; None where a period passes some of them over
+    parts: "tuple[Counts, ...]" = ()  # of each of several breakdowns
     filtered: Mapping[str, int] = field(default_factory=dict)  # rows that do not meet the spec's conditions, by log
+    reported: Reported | None = None  # what budgets leave of the conversions, where an API has such
+    devices: Devices | None = field(default=None, repr=False)  # that it was counted from
     clock: str = ""  # which time zone the period's dates are read in, where they name none
+
+    @property
+    def breakdowns(self) -> "tuple[Counts, ...]":
+        """The counts of each breakdown; these, where there is one alone."""
+        return self.parts or (self,)
 
     def refuse_no_match(self) -> "Counts":
         """These counts; an InputError where every conversion is outside of a domain, so that all of them are 0."""
@@ -82,7 +93,7 @@ class Counts:
         return {
             "impressions": self.impressions,
             "conversions": self.conversions,
-            "table_rows": self.table.num_rows,
+            **({} if self.table is None else {"table_rows": self.table.num_rows}),
             "rows_read": self.rows,
             "conversions_not_counted": {
                 "no_impression_before": self.unattributed,
@@ -90,7 +101,9 @@ class Counts:
                 "impression_has_enough": self.exceeded,
                 "no_user_key_or_time": self.incomplete,
                 "outside_domain": self.left_out,
+                **({"budget_used_up": dict(self.reported.lost)} if self.reported else {}),
             },
+            **({"reported_by_conversions_paid_for": dict(self.reported.by_limit)} if self.reported else {}),
             "outside_domain": [outside._asdict() for outside in self.outside],
             "impressions_without_time": self.undated,
             "rows_left_out_by_conditions": dict(self.filtered),
@@ -99,65 +112,145 @@ class Counts:
 
 
 def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
-    """The counts of all leaves, from a table of groups of rows: their fate, attributes and number."""
+    """The counts of all leaves, from a table of groups of rows: their fate, attributes and number.
+
+    Those of several breakdowns stand one below the other, told apart by a column.
+    """
+    each = tuple(_of_part(spec, part, logs, table, period) for part in spec.parts)
+    if len(each) == 1:
+        return each[0]
+    tables = {name: counts.table for name, counts in zip(spec.called, each, strict=True)}
+    return replace(each[0], table=stacked(tables, BREAKDOWN, [a.name for a in spec.attributes]), parts=each)
+
+
+def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> Counts:
+    """The counts of one breakdown: a conversion that is outside of any domain of the spec is in no leaf of any."""
     fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
-    total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
-    seen = {"impression", "conversion", "late"} if logs.is_attributed else {"impression"}
-    seen |= {"undated"} if period.is_all else set()
-    is_seen, is_conversion = (np.isin(fate, [FATES.index(f) for f in names]) for names in (seen, {"conversion"}))
+    is_seen, is_conversion = np.isin(fate, seen_fates(logs, period)), fate == FATES.index("conversion")
     if not is_seen.any():
         raise InputError(
             "there is no impression to count" + ("" if period.is_all else " in the period; choose another")
         )
-    some = is_seen | is_conversion
-    table, impressions, conversions = table.filter(some), (number * is_seen)[some], (number * is_conversion)[some]
+    impressions, conversions, some = number * is_seen, number * is_conversion, is_seen | is_conversion
+    if not some.all():
+        table, impressions, conversions = table.filter(some), impressions[some], conversions[some]
     all_conversions = conversions
     many = "rank" in table.column_names
     if many:
         conversions = np.where(table.column("rank").fill_null(1).to_numpy() <= last_rank(spec), conversions, 0)
 
+    names = {a.name: f"known_{i}" for i, a in enumerate(spec.known)}
     known = [
-        label_codes(table, f"known_{i}", a, logs) if a.calendar is None else bucket_codes(table, f"known_{i}", a)
-        for i, a in enumerate(spec.known)
+        label_codes(table, names[a.name], a, logs) if a.calendar is None else bucket_codes(table, names[a.name], a)
+        for a in part.known
     ]
     paths = number_rows([column.code for column in known], table.num_rows)  # in the order of their labels
-    sizes = [len(attribute.labels) for attribute in spec.unknown]
+    sizes = [len(attribute.labels) for attribute in part.unknown]
     number_of_leaves = len(paths.first) * prod(sizes)
     if number_of_leaves >= LARGEST:
         raise InputError(
             f"a tree holds fewer than 2**31 leaves; {len(paths.first):,} known paths with {prod(sizes):,} unknown "
             f"values each are {number_of_leaves:,}: use fewer buckets"
         )
-    leaf, lost, outside = paths.of_row, np.zeros(table.num_rows, bool), []
+    lost, outside, places = np.zeros(table.num_rows, bool), [], {}
     for i, attribute in enumerate(spec.unknown):
         place, not_in_domain = domain_places(table, f"unknown_{i}", attribute, logs, conversions)
-        leaf = leaf * sizes[i] + place
+        places[attribute.name] = place
         lost |= place < 0
         outside += [not_in_domain] if not_in_domain else []
-    count = np.bincount(leaf[~lost], conversions[~lost], number_of_leaves).astype(np.int64)
+    leaf = paths.of_row
+    for attribute, size in zip(part.unknown, sizes, strict=True):
+        leaf = leaf * size + places[attribute.name]
+    kept = ~lost if lost.any() else slice(None)
+    count = np.bincount(leaf[kept], conversions[kept], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
-    made = _table(spec, known, paths.first, sizes, seen_by_path, count)
+    made = _table(part, known, paths.first, sizes, seen_by_path, count)
+    for name in table.column_names:
+        if name.startswith(AT):
+            here = table.column(name).to_numpy()
+            made = made.append_column(name, [_sum_at(leaf[kept], here[kept], number_of_leaves)])
     values: tuple[ValueTotals, ...] = ()
     if many or spec.values or spec.conversions_per_impression != 1:
         inside = ~lost & (all_conversions > 0)
         grouped = conversion_groups(spec, table, leaf, all_conversions).some(inside)
         made, values = _measured(spec, made, grouped), value_totals(spec, grouped)
-    # All rows have a fate; of two logs, a conversion that is its impression's first is also within the window.
-    counted_twice = 0 if logs.is_attributed or many else total["conversion"]
-    return Counts(
+    counts = Counts(
         mark(made, TRUE_COUNTS),
         impressions=int(impressions.sum()),
         conversions=int(count.sum()),
-        unattributed=total["unattributed"],
-        late=total["late"],
-        exceeded=int((all_conversions - conversions).sum()) if many else max(0, total["within"] - total["conversion"]),
-        incomplete=total["incomplete"],
-        undated=total["undated"],
+        exceeded=int((all_conversions - conversions).sum()),
         outside=tuple(outside),
         left_out=int(conversions[lost].sum()),
         values=values,
+    )
+    return with_fates(counts, logs, period, fate, number, many)
+
+
+def seen_fates(logs: Logs, period: Period) -> list[int]:
+    """The fates of rows that are impressions."""
+    seen = ["impression", *["conversion", "late"] * logs.is_attributed, *["undated"] * period.is_all]
+    return [FATES.index(name) for name in seen]
+
+
+def with_fates(counts: Counts, logs: Logs, period: Period, fate: Ints, number: Ints, many: bool) -> Counts:
+    """The counts of all leaves with what became of other rows, from rows by fate."""
+    total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
+    # All rows have a fate; of two logs, a conversion that is its impression's first is also within the window.
+    counted_twice = 0 if logs.is_attributed or many else total["conversion"]
+    return replace(
+        counts,
+        unattributed=total["unattributed"],
+        late=total["late"],
+        exceeded=counts.exceeded if many else max(0, total["within"] - total["conversion"]),
+        incomplete=total["incomplete"],
+        undated=total["undated"],
         rows=sum(total.values()) - counted_twice if period.is_all else None,
     )
+
+
+def reported_leaves(spec: Spec, logs: Logs, devices: Devices, reported: Reported, period: Period) -> Counts:
+    """The counts of all leaves where budgets run out: what is reported under the spec's limit, and the rest."""
+    import pyarrow.compute as pc
+
+    counts = leaves(spec, logs, reported.groups, period)
+    table, place = counts.table, counts.table.column_names.index("conversions")
+    here = table.column(f"{AT}{spec.paid}")
+    table = table.append_column(f"conversions{BEYOND}", pc.subtract(table.column("conversions"), here))
+    return replace(
+        counts,
+        table=table.set_column(place, "conversions", here),
+        conversions=int(pc.sum(here).as_py() or 0),
+        devices=devices,
+        reported=reported,
+    )
+
+
+def counts_together(parts: Sequence[Counts]) -> Counts:
+    """The counts of several parts of a forest, without their tables."""
+    first, *others = parts
+    total = replace(first, table=None)
+    for part in others:
+        total = replace(
+            total,
+            **{
+                name: getattr(total, name) + getattr(part, name)
+                for name in ("impressions", "conversions", "exceeded", "left_out")
+            },
+            outside=_outside_together([*total.outside, *part.outside]),
+            values=tuple(one.plus(other) for one, other in zip(total.values, part.values, strict=True)),
+        )
+    return total
+
+
+def _outside_together(each: Sequence[OutsideDomain]) -> tuple[OutsideDomain, ...]:
+    """What is outside of domains, by attribute, with the values that most have."""
+    total: dict[str, OutsideDomain] = {}
+    for one in each:
+        before = total.get(one.attribute, one._replace(conversions=0, values={}))
+        values = Counter(before.values) + Counter(one.values)
+        most = dict(values.most_common(max(len(before.values), len(one.values))))
+        total[one.attribute] = one._replace(conversions=before.conversions + one.conversions, values=most)
+    return tuple(total.values())
 
 
 def _measured(spec: Spec, table: Any, groups: "ConversionGroups") -> Any:
@@ -196,7 +289,8 @@ def _table(
     times = len(first)
     for attribute, size in zip(spec.unknown, sizes, strict=True):
         below //= size
-        columns[attribute.name] = _coded(np.tile(np.repeat(np.arange(size), below), times), attribute.labels)
+        places = np.tile(np.repeat(np.arange(size), below), times)
+        columns[attribute.name] = _coded(places, pa.array(attribute.labels, pa.string()))
         times *= size
     per_path = prod(sizes)
     mask = np.ones(len(conversions), bool)
@@ -206,10 +300,10 @@ def _table(
     return pa.table(columns)
 
 
-def _coded(code: Ints, labels: tuple[str, ...]) -> Any:
+def _coded(code: Ints, labels: Any) -> Any:
     import pyarrow as pa
 
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
 
 
 # Values are whole millionths. A bin of values is there to tell what clipping does: all values in it are clipped, or
@@ -360,6 +454,11 @@ class ValueTotals(NamedTuple):
     clipped: int  # conversions whose value is clipped
     cut: float  # what clipping takes off the total
 
+    def plus(self, other: "ValueTotals") -> "ValueTotals":
+        """The same of this part of a forest and another one."""
+        names = ("total", "missing", "not_positive", "refunded", "clipped", "cut")
+        return self._replace(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
 
 def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...]:
     """What became of the values of the conversions that are counted."""
@@ -388,6 +487,6 @@ def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...
 
 def _sum_at(place: Ints, values: Ints, size: int) -> Ints:
     """Sums of whole numbers, exact to the last."""
-    total = np.zeros(size, np.int64)
+    total = np.zeros(size, values.dtype)
     np.add.at(total, place, values)
     return total

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from attributary.errors import InputError
 from attributary.file_kind import TABLES, file_kind, has_nodes
@@ -17,8 +18,9 @@ from attributary.prior import Prior, none
 from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST
 from attributary.spec import Attribute, Logs, Spec
+from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import read_table
-from attributary.tables.table_columns import arrow_table, column
+from attributary.tables.table_columns import arrow_table, column, of_label
 from attributary.tree import Tree
 from attributary.tree.paths import text_labels
 
@@ -32,8 +34,18 @@ class TreeAndPrior(NamedTuple):
     prior: Prior
 
 
-def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | None, protected: bool) -> TreeAndPrior:
-    """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's."""
+def read_tree_and_prior(
+    spec: Spec,
+    tree_path: str | None,
+    prior_path: str | None,
+    protected: bool,
+    table: Any = None,
+    breakdown: str = "",
+) -> TreeAndPrior:
+    """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's.
+
+    A `table` has what was read from the prior's file, of several breakdowns the rows of the one named.
+    """
     known = [attribute.name for attribute in spec.known]
     if protected and prior_path is None:
         raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
@@ -42,9 +54,9 @@ def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | Non
             f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
             "with `prior`, or a table of them with `tree`"
         )
-    table = None if prior_path is None else prior_table(prior_path)
+    table = prior_table(prior_path) if table is None and prior_path is not None else table
     if tree_path is not None:
-        tree = read_tree(spec, (tree_path,))
+        tree = read_tree(spec, (tree_path,), breakdown)
     else:
         rows = None if prior_path is None else of_measure(table, spec, prior_path)
         tree = _tree(spec, known, rows, prior_path or "")
@@ -63,10 +75,13 @@ def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
         return spec.tree(rows)
 
 
-def read_tree(spec: Spec, names: tuple[str, ...]) -> Tree:
-    """The tree of the impressions, or counts, in some files; names, patterns and folders."""
+def read_tree(spec: Spec, names: tuple[str, ...], breakdown: str = "") -> Tree:
+    """The tree of the impressions, or counts, in some files; names, patterns and folders.
+
+    Of counts of several breakdowns, only the rows of this one.
+    """
     paths = names if "-" in names else tuple(files(names).paths)
-    return _tree_of(spec, _tables(spec, paths)) if spec.known else spec.tree()
+    return _tree_of(spec, _tables(spec, paths, breakdown)) if spec.known else spec.tree()
 
 
 class QueriedTree(NamedTuple):
@@ -85,7 +100,7 @@ def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
     return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
 
 
-def _tables(spec: Spec, paths: tuple[str, ...]) -> dict[str, Any]:
+def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Any]:
     tables = {}
     for path in paths:
         if "://" in path:
@@ -94,6 +109,7 @@ def _tables(spec: Spec, paths: tuple[str, ...]) -> dict[str, Any]:
         if known is not None and known.kind not in (*TABLES, "other"):
             known.refuse("tree")
         table = _partitioned(read_table(path) if known is None else known.table, path)
+        table = of_label(table, BREAKDOWN, breakdown, ()) if breakdown and BREAKDOWN in table.column_names else table
         for name in known_columns(spec, table):
             column(table, name, path)  # or an error that tells what there is
         tables[path] = table
@@ -108,8 +124,6 @@ def _tree_of(spec: Spec, tables: dict[str, Any]) -> Tree:
 
 def _partitioned(table: Any, path: str) -> Any:
     """The table with the columns that the file's folders are named after, as counting reads them."""
-    import pyarrow as pa
-
     for name, cell in partition(path).items():
         if name not in table.column_names:
             table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
@@ -122,8 +136,6 @@ def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
     Rows of impressions are labelled as in counts: what is missing is `missing`. In a table of nodes, an empty cell
     means that the node is above.
     """
-    import pyarrow as pa
-
     if not spec.known:
         return spec.tree()
     labels = [_labels(spec, arrow_table(table)) for table in tables]
@@ -139,8 +151,6 @@ def known_columns(spec: Spec, table: Any) -> tuple[str, ...]:
 
 def _labels(spec: Spec, table: Any) -> Any:
     """The known attributes of a table's rows, as text, dictionary-coded."""
-    import pyarrow as pa
-
     each = zip(spec.known, known_columns(spec, table), strict=True)
     if has_nodes(table.column_names):
         return pa.table({a.name: text_labels(table, name) for a, name in each})
@@ -148,7 +158,5 @@ def _labels(spec: Spec, table: Any) -> Any:
 
 
 def _column(table: Any, name: str, attribute: Attribute, logs: Logs) -> Any:
-    import pyarrow as pa
-
     labels, code = label_codes(table, name, attribute, logs)
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)

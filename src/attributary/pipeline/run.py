@@ -9,39 +9,43 @@ split, every node gets the noise that a summary report would have, and the noisy
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
-from attributary.errors import InputError
+from attributary.errors import InputError, PrivacyRefusal
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
 from attributary.estimators import Estimator
 from attributary.logs.count import count
-from attributary.logs.counts import Counts
+from attributary.logs.counts import Counts, leaves
+from attributary.logs.devices import Devices, LevelLoss, rules_of
 from attributary.logs.engine import Engine
-from attributary.logs.log_columns import Moment
+from attributary.logs.log_columns import Moment, Period
 from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
+from attributary.pipeline.breakdowns import by_breakdown, in_one_table, joint_estimates, refuse_estimator
 from attributary.pipeline.denoise_summary import asked, estimate_measures
 from attributary.pipeline.read_prior import prior_table, read_prior, under_plan
 from attributary.plan import MeasurePlan, Plan, make_plan
+from attributary.plan.joint import JointPlan, load_plan, make_joint_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
+from attributary.spec.measure import AT
 from attributary.tables import write_table
-from attributary.tables.table_columns import floats, mark
+from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats
-from attributary.whole_files import whole_folder
+from attributary.whole_files import was_stopped, whole_folder
 
 if TYPE_CHECKING:
     from attributary.report import ReportInputs
@@ -64,6 +68,22 @@ class Run:
     estimates: dict[str, Estimate]  # by measure
     confidence: float  # of the intervals in tables and on the page
     generated: bool  # whether the rows of the logs were generated
+    losses: tuple[LevelLoss, ...] = ()  # of each level, where browsers' budgets run out
+
+    @property
+    def breakdowns(self) -> "tuple[Run, ...]":
+        """The run itself: of several breakdowns, a `JointRun` has a run for each."""
+        return (self,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the breakdowns are called; the only one has no name."""
+        return ("",)
+
+    @property
+    def not_private(self) -> str:
+        """Why the estimates are not private; nothing if they are."""
+        return together(*(est.not_private for est in self.estimates.values()))
 
     @cached_property
     def impressions(self) -> Floats | None:
@@ -112,7 +132,7 @@ class Run:
         from attributary.report import ReportInputs
 
         inputs = ReportInputs.of(self.plan, self.estimates, confidence=self.confidence, generated=self.generated)
-        return inputs.with_impressions(self.impressions)
+        return replace(inputs.with_impressions(self.impressions), losses=self.losses)
 
     def page(self, files: tuple[str, ...] = ()) -> str:
         """The page that shows plan and estimates, as HTML that needs nothing else; it names these files."""
@@ -122,16 +142,72 @@ class Run:
 
     def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
         """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
-        with whole_folder(folder, FILES) as place:
-            stage("writing")
-            self.plan.save(os.path.join(place, "plan.json"))
-            names = {f"{name}.{format}": table for name, table in self.tables.items()}
-            for name, table in names.items():
-                write_table(table, os.path.join(place, name))
-            stage("drawing")
-            shown = tuple(name for name in names if name.startswith(("estimates", "ratios")))
-            with open(os.path.join(place, "report.html"), "w", encoding="utf-8") as file:
-                file.write(self.page(("plan.json", *shown)))
+        _save(self, folder, format, stage)
+
+
+@dataclass(frozen=True, eq=False)
+class JointRun:
+    """What a run of several breakdowns came to: a run for each, whose figures agree wherever two of them meet."""
+
+    plan: JointPlan
+    breakdowns: tuple[Run, ...]
+    counts: Counts
+    before: Counts | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the breakdowns are called."""
+        return self.plan.names
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """The error of this draw by breakdown and, of several measures, by measure."""
+        several = len(self.plan.spec.asked) > 1
+        return {
+            f"{name}: {measure}" if several else name: error
+            for name, run in zip(self.names, self.breakdowns, strict=True)
+            for measure, error in run.errors.items()
+        }
+
+    @property
+    def not_private(self) -> str:
+        """Why the estimates are not private; nothing if they are."""
+        return together(*(run.not_private for run in self.breakdowns))
+
+    @property
+    def generated(self) -> bool:
+        """Whether the rows of the logs were generated."""
+        return self.breakdowns[0].generated
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The Arrow tables of a `Run`, those of all breakdowns in one, told apart by the column `breakdown`."""
+        each = [run.tables for run in self.breakdowns]
+        return {name: in_one_table(self.plan.spec, [tables[name] for tables in each]) for name in each[0]}
+
+    def page(self, files: tuple[str, ...] = ()) -> str:
+        """The page that shows all breakdowns, with a switch; it names these files."""
+        from attributary.report import joint_page
+
+        marks = "NOT PRIVATE: " * bool(self.not_private), " (generated data)" * self.generated
+        return joint_page(self.names, [run.page(files) for run in self.breakdowns], *marks)
+
+    def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
+        """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
+        _save(self, folder, format, stage)
+
+
+def _save(run: Run | JointRun, folder: str, format: str, stage: Callable[[str], None]) -> None:
+    with whole_folder(folder, FILES) as place:
+        stage("writing")
+        run.plan.save(os.path.join(place, "plan.json"))
+        names = {f"{name}.{format}": table for name, table in run.tables.items()}
+        for name, table in names.items():
+            write_table(table, os.path.join(place, name))
+        stage("drawing")
+        shown = tuple(name for name in names if name.startswith(("estimates", "ratios")))
+        with open(os.path.join(place, "report.html"), "w", encoding="utf-8") as file:
+            file.write(run.page(("plan.json", *shown)))
 
 
 def run(
@@ -143,14 +219,14 @@ def run(
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
-    plan: Plan | str | None = None,
+    plan: Plan | JointPlan | str | None = None,
     method: str = "optimal",
     estimator: Estimator | str = "unbiased",
     confidence: float = USUAL,
     engine: Engine | str = "duckdb",
     rng: Entropy | None = None,
     stage: Callable[[str], None] = lambda _: None,
-) -> Run:
+) -> "Run | JointRun":
     """Counts the logs of a spec, plans, simulates a summary report, and denoises it.
 
     `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions from `since` on
@@ -160,59 +236,135 @@ def run(
     simulated as it is: its budget, noise and limits hold, and no method is needed. The estimator "learned" uses what
     other nodes of the same label and the prior share; earlier impressions are measured with noise of their own then, by
     the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all tables say
-    so. `stage` is told what comes next.
+    so. `stage` is told what comes next. Of a spec with several breakdowns it is a `JointRun`, with a `Run` for each.
     """
-    if protected and prior is None:
-        raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
-    if prior is not None and prior_until is not None:
-        raise InputError("the prior is a file, or the impressions before a time; got both: leave one of them out")
+    refuse_two_priors(prior, prior_until, protected)
     if isinstance(spec, str):
         folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
-    ready = Plan.load(plan) if isinstance(plan, str) else plan
-    spec = spec if ready is None else _spec_of(ready, spec)
+    ready = load_plan(plan) if isinstance(plan, str) else plan
+    spec = spec if ready is None else spec_of(ready, spec)
     table = None if prior is None else prior_table(prior)  # before minutes of counting: it may not be there
+    if len(spec.parts) > 1:
+        refuse_estimator(estimator)
+    earlier: list[Any] = [None] * len(spec.parts) if table is None else by_breakdown(spec, table, str(prior))
     stage("counting")
     before = None
     if prior_until is not None:
         before = count(spec, folder, since=since, until=prior_until, engine=engine).refuse_no_match()
+        before = replace(before, devices=None)
         since = prior_until
     counts = count(spec, folder, since=since, until=until, engine=engine).refuse_no_match()
     stage("planning")
-    tree = spec.tree(counts.table)
-    names = [attribute.name for attribute in spec.known]
-    if prior is not None:
-        expected = read_prior(spec, tree, prior, protected, table)
-    elif before is not None:
-        expected = from_counts(tree, before.table, known=names, spec=spec)
-        expected = replace(expected, lost=expected.lost + before.left_out)
-    else:
-        expected = none(tree)
-    known = expected.profile
-    learn = estimator.kind.plan if not why_not_learned(spec, expected, method, known) else False
-    plan = ready or make_plan(spec, tree, expected, method, profile=known, learn=learn)
-    stage("simulating a summary report")
-    now = profile(tree, spec, counts.table)
-    measures = {part.measure.name: measure(part, tree, now, rng) for part in plan.by_measure}
-    stage("denoising")
-    past = None
-    if prior is not None and estimator.uses_prior:
-        past = under_plan(expected, plan, tree)
-    elif known is not None and estimator.uses_prior:
-        simulated = {p.measure.name: measured_prior(p, tree, known, expected, rng) for p in plan.by_measure}
-        past = replace(expected, measures=simulated)
-    estimates = estimate_measures(plan, tree, measures, estimator, past, stage)
-    truth = {part.measure.name: now.full(part.measure) for part in plan.by_measure}
+    pasts = before.breakdowns if before else [None] * len(spec.parts)
+    each = zip(spec.parts, counts.breakdowns, pasts, earlier, strict=True)
+    known = [Known.of(part, here, past, prior, protected, rows) for part, here, past, rows in each]
+    made = ready or plan_for(spec, known, estimator, method)
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
-    return Run(plan, tree, expected, counts, before, truth, estimates, confidence, generated)
+    runs = simulate(made, known, estimator, confidence, rng, prior is not None, generated, stage)
+    return runs[0] if isinstance(made, Plan) else JointRun(made, runs, counts, before)
 
 
-def _spec_of(plan: Plan, spec: Spec) -> Spec:
+def refuse_two_priors(prior: str | None, prior_until: Moment | None, protected: bool) -> None:
+    """Refuses a prior from a file beside one from the logs, and words on one that there is not."""
+    if protected and prior is None:
+        raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
+    if prior is not None and prior_until is not None:
+        raise InputError("the prior is a file, or the impressions before a time; got both: leave one of them out")
+
+
+def plan_for(spec: Spec, known: "Sequence[Known]", estimator: Estimator, method: str) -> Plan | JointPlan:
+    """The plan that a method makes for what an estimator will make of its reports."""
+    k = known[0]
+    learn = estimator.kind.plan if not why_not_learned(spec, k.expected, method, k.profile) else False
+    if len(known) == 1:
+        return make_plan(spec, k.tree, k.expected, method, profile=k.profile, learn=learn)
+    given = [list(column) for column in zip(*((k.tree, k.expected, k.profile) for k in known), strict=True)]
+    return make_joint_plan(spec, given[0], given[1], method, profiles=given[2], learn=learn)
+
+
+def simulate(
+    made: Plan | JointPlan,
+    known: "Sequence[Known]",
+    estimator: Estimator,
+    confidence: float,
+    rng: Entropy | None,
+    from_file: bool,
+    generated: bool,
+    stage: Callable[[str], None] = lambda _: None,
+) -> tuple[Run, ...]:
+    """What a summary report by a plan would say of these counts, and its estimates, of each breakdown."""
+    stage("simulating a summary report")
+    now = [profile(k.tree, k.spec, k.counts.table) for k in known]
+    losses: tuple[LevelLoss, ...] = ()
+    devices, tree = known[0].counts.devices, known[0].tree
+    if devices is not None and isinstance(made, Plan):
+        told, losses = reported(made, tree, devices)
+        measures = [{part.measure.name: Measurements.simulate(part.plan, tree, told, rng) for part in made.by_measure}]
+    else:
+        measures = [
+            {part.measure.name: measure(part, k.tree, sums, rng) for part in one.by_measure}
+            for one, k, sums in zip(made.breakdowns, known, now, strict=True)
+        ]
+    stage("denoising")
+    if isinstance(made, Plan):
+        past = known[0].under(made, from_file, estimator, rng)
+        estimates = [estimate_measures(made, known[0].tree, measures[0], estimator, past, stage)]
+    else:
+        estimates = joint_estimates([k.tree for k in known], measures, made.names)
+    runs = []
+    for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
+        truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
+        here = replace(k.counts, devices=None)  # which may be large
+        runs.append(Run(one, k.tree, k.expected, here, k.before, truth, est, confidence, generated, losses))
+    return tuple(runs)
+
+
+class Known(NamedTuple):
+    """One breakdown, and what is known of it before it is measured."""
+
+    spec: Spec
+    counts: Counts
+    before: Counts | None
+    tree: Tree
+    expected: Prior
+
+    @classmethod
+    def of(
+        cls, spec: Spec, counts: Counts, before: Counts | None, prior: str | None, protected: bool, table: Any
+    ) -> "Known":
+        tree, names = spec.tree(counts.table), [attribute.name for attribute in spec.known]
+        if prior is not None:
+            expected = read_prior(spec, tree, prior, protected, table)
+        elif before is not None:
+            expected = from_counts(tree, before.table, known=names, spec=spec)
+            expected = replace(expected, lost=expected.lost + before.left_out)
+        else:
+            expected = none(tree)
+        return cls(spec, counts, before, tree, expected)
+
+    @property
+    def profile(self) -> Profile | None:
+        known: Profile | None = self.expected.profile
+        return known
+
+    def under(self, plan: Plan, from_file: bool, estimator: Estimator, rng: Entropy | None) -> Prior | None:
+        """The prior as estimators see it: as the plan's limits count it, or measured by the plan."""
+        expected, known = self.expected, self.profile
+        if from_file and estimator.uses_prior:
+            return under_plan(expected, plan, self.tree)
+        if known is None or not estimator.uses_prior:
+            return None
+        simulated = {p.measure.name: measured_prior(p, self.tree, known, expected, rng) for p in plan.by_measure}
+        return replace(expected, measures=simulated)
+
+
+def spec_of(plan: Plan | JointPlan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
-    if asked(plan.spec) != asked(spec):
-        of_plan, of_spec = (" > ".join(s.levels) for s in (plan.spec, spec))
+    if [asked(part) for part in plan.spec.parts] != [asked(part) for part in spec.parts]:
+        of_plan, of_spec = (" and ".join(" > ".join(part.levels) for part in s.parts) for s in (plan.spec, spec))
         both = f"the plan has {of_plan}, the spec has {of_spec}"
-        differ = "their domains or measures differ" if plan.levels == spec.levels else both
+        differ = "their domains or measures differ" if of_plan == of_spec else both
         raise InputError(f"a plan is simulated on the tree and the measures it was made for; {differ}: make a new plan")
     return plan.spec.model_copy(update={"logs": spec.logs})
 
@@ -223,8 +375,41 @@ def measure(part: MeasurePlan, tree: Tree, conversions: Profile, rng: Entropy | 
     return Measurements.simulate(part.plan, tree, sums, rng)
 
 
+def reported(plan: Plan, tree: Tree, devices: Devices) -> tuple[Floats, tuple[LevelLoss, ...]]:
+    """What the reports of devices say of each node, in the tree's order, and what levels do not learn."""
+    rules, logs = rules_of(plan.spec), plan.spec.logs
+    assert rules is not None and logs is not None
+    groups, losses = rules.by_level(plan, devices)
+    table = leaves(plan.spec, logs, groups, Period()).table
+    rows, sums = match(tree, table), np.zeros(len(tree))
+    for level in range(tree.depth):
+        leaf = floats(table, f"{AT}{level}", "the counts")[rows.leaf]
+        each = tree.in_level_order.sum_up(np.bincount(rows.node[rows.leaf], leaf, len(tree)))
+        sums[tree.slice(level)] = each[tree.slice(level)]
+    return tree.from_level_order(sums), losses
+
+
 def measured_prior(part: MeasurePlan, tree: Tree, earlier: Profile, prior: Prior, rng: Entropy | None = None) -> Prior:
     """What a report of the earlier period, measured by the same plan, would have said."""
     est = denoise(tree, measure(part, tree, earlier, rng))
     mean = np.asarray(est.count, np.float64)
     return replace(prior, mean=mean, variance=est.variance, protected=True, not_private=est.not_private)
+
+
+def check_earlier(folder: str, names: Collection[str], again: bool, there: Collection[str] | None = None) -> None:
+    """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all.
+
+    `there` are the files of these names in the folder, if it is not on this machine.
+    """
+    if there is None:
+        there = [name for name in names if os.path.exists(os.path.join(folder, name))]
+        there = [] if was_stopped(folder) else there
+    if not there:
+        return
+    if "plan.json" not in there or not any(name.startswith("estimates.") for name in there):
+        raise InputError(f"{folder} has a {min(there)} that is not of a run; choose another folder with `output`")
+    if not again:
+        raise PrivacyRefusal(
+            f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
+            "add `again` to replace it, or choose another folder with `output`"
+        )

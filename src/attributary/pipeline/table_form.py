@@ -18,6 +18,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attributary.changes.period_order import MONTHS, without_accents
 from attributary.errors import InputError, QuestionError
@@ -25,9 +27,9 @@ from attributary.pipeline.level_columns import level_columns, path_ends, refused
 from attributary.pipeline.margin_rows import gap_rows, margin_sums, margin_tree, sums_of_leaves, without_marks
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.tables import place, shown
-from attributary.tables.as_written import ADDED
+from attributary.tables.as_written import ADDED, UNNAMED
 from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise
-from attributary.tables.spreadsheet import MERGED, NOTES
+from attributary.tables.spreadsheet import MERGED, NOTES, TITLE
 from attributary.tables.table_columns import arrow_table, column, floats, is_text_type, mark, with_cells, words_of
 from attributary.tables.table_writer import OF_SOURCE
 from attributary.tables.text_form import dialect
@@ -85,6 +87,11 @@ class TableForm:
     second: bool = False  # whether this is the margin of another form
     rows: Ints | None = None  # which rows of the user's table these are, where there is a margin
 
+    @property
+    def called(self) -> str:
+        """What its figures are called."""
+        return self.value if self.pivot is None else self.pivot.called
+
     def with_missing(self, found: Iterable[Incomplete]) -> "TableForm":
         """With leaves for what is missing in these families."""
         each = list(found)
@@ -118,8 +125,6 @@ def recognise(
     `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
     some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
-    import pyarrow as pa
-
     table, notes, source = _source(mark(arrow_table(frame)))  # a column of marks is not about nodes
     spread, pivot = wide_columns(table, levels, value, wide, amounts), None
     if spread is not None:
@@ -132,7 +137,10 @@ def recognise(
         words = words_of(table)
         ends = [path_ends(table, name, marks) for name in spread.levels]
         depth = np.where(np.any(ends, 0), np.argmax(ends, 0), len(ends)) if ends else np.zeros(table.num_rows)
-        pivot = Pivot(table, spread, depth.astype(np.int64))
+        called = value if value and value not in table.column_names else _named_by_title(source)
+        if re.search("[,>]", called):
+            raise InputError(f"{shown(path)}: what figures are called has no comma and no >; got {called[:LONGEST]!r}")
+        pivot = Pivot(table, spread, depth.astype(np.int64), called)
         table, levels = long_table(pivot, path)
         table, value = mark(table, words), FIGURE
         notes.append(str(spread))
@@ -228,6 +236,13 @@ def _source(table: Any) -> tuple[Any, list[str], dict[bytes, bytes]]:
     return (table.replace_schema_metadata(others) if source else table), notes, source
 
 
+def _named_by_title(source: dict[bytes, bytes]) -> str:
+    """What the title above a sheet says that the figures are, as in Visits by month."""
+    title, word = source.get(TITLE, b"").decode(), r"[^\W\d_]+"
+    named = re.match(rf"({word}(?: {word})?)(?: (?:by|per|nach|je|pro|par|por) .*)?$", title)
+    return named[1] if named else UNNAMED
+
+
 # Figures.
 
 
@@ -265,11 +280,11 @@ def _levels(
 
     All columns, or else all but numbers that are in every row, or else all but numbers: a second column of figures.
     """
-    import pyarrow as pa
-
     empty = {name for name in names if path_ends(table, name, ()).all()}
     free = [name for name in names[:KEEP] if name not in empty and name.lower() not in NOISE]
-    numbers = {name for name in free if is_numeric(column(table, name, path), suppressed)}
+    numbers = {
+        name for name in free if is_numeric(cells := column(table, name, path), suppressed) and not _coded(cells)
+    }
     everywhere = {name for name in numbers if not path_ends(table, name, ()).any()}
     refusals = list[InputError]()
 
@@ -310,6 +325,13 @@ def _levels(
         f"{shown(path)}: which columns are the hierarchy, top to bottom?",
         levels=",".join(hint)[:LONGEST] or "region,store",
     )
+
+
+def _coded(cells: Any) -> bool:
+    """Whether texts are numbers of something, as 0012 is of a store."""
+    import pyarrow.compute as pc
+
+    return is_text_type(cells.type) and bool(pc.any(pc.match_substring_regex(cells, r"^0\d+$")).as_py())
 
 
 def _tree(
@@ -370,9 +392,6 @@ def _letters(name: str) -> str:
 
 def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
     """The table with a label where GROUPING() says that an empty cell is a group of its own."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     notes = []
     for name, flag in grouping.items():
         flags, ends = floats(table, flag, path), path_ends(table, name, ())
@@ -427,7 +446,7 @@ def wide_columns(
     Other columns of numbers beside or after such dates may be of the pivot, too (months in another language), and are
     refused unless it is `named`.
     """
-    if value is not None and named is None:
+    if value in table.column_names and named is None:
         return None
     free = [name for name in table.column_names if name not in {*(levels or ()), *others}]
     period = next((kind for kind, names in PERIODS.items() if sum(map(_is(names), free)) > 1), None)
@@ -458,9 +477,6 @@ def wide_columns(
 
 
 def _has_numbers(table: Any, name: str) -> bool:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     cells = column(table, name, "")
     if not is_text_type(cells.type):
         return not pa.types.is_temporal(cells.type)
@@ -472,8 +488,6 @@ def _is(names: str) -> Any:
 
 
 def _margin(name: str) -> bool:
-    import pyarrow as pa
-
     return bool(reads_as_total(pa.array([name]), "row")[0])
 
 
@@ -483,6 +497,7 @@ class Pivot(NamedTuple):
     table: Any  # Arrow
     wide: WideColumns
     depth: Ints  # how many of its levels each row names
+    called: str  # what its figures are
 
     @property
     def inner(self) -> Bools:
@@ -501,9 +516,7 @@ class Pivot(NamedTuple):
 
 def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str]]:
     """One row per cell, and its levels; cells in rows of totals come last, but for those of the margin."""
-    import pyarrow as pa
-
-    (table, wide, _), inner = pivot, pivot.inner
+    table, wide, inner = pivot.table, pivot.wide, pivot.inner
     if not wide.levels or not inner.any():
         raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, and rows that are not totals")
     parts, totals = [], np.flatnonzero(~inner)

@@ -11,6 +11,8 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attributary.denoising import Estimate
 from attributary.denoising.whole import LIMIT, whole
@@ -19,7 +21,7 @@ from attributary.estimates import figures_of, noted, with_columns, with_metadata
 from attributary.pipeline.margin_rows import margin_sums, sums_of_leaves
 from attributary.pipeline.table_form import Pivot, TableForm
 from attributary.tables import Format, shown
-from attributary.tables.as_written import BELOW, LEVELS, MEASURED, NEEDED, TOTAL
+from attributary.tables.as_written import BELOW, CALLED, LEVELS, MEASURED, NEEDED, TOTAL, UNNAMED
 from attributary.tables.table_columns import column, is_text_type, number_cells, plain, with_cells
 from attributary.tables.table_source import is_sheet, is_text
 from attributary.tables.text_form import dialect, with_dialect
@@ -142,8 +144,6 @@ def _rows(layout: Layout, est: Estimate, each: list[dict[str, Any]], format: For
 
 def _in_order(made: Any, others: Any, form: TableForm) -> Any:
     """The rows of both breakdowns as they are in the user's table; those that were added come last."""
-    import pyarrow as pa
-
     assert form.margin is not None and form.rows is not None and form.margin.rows is not None
     last = len(form.rows) + len(form.margin.rows)
     each = ((made, form.rows), (others, form.margin.rows))
@@ -240,8 +240,6 @@ def _pivot(
     Rows of totals hold the estimates of these `sums`; else the sums of the estimates in the rows that they are the
     totals of.
     """
-    import pyarrow as pa
-
     assert form.pivot is not None
     table, wide = form.pivot.table, form.pivot.wide
     order = [*("low", "high", "variance", *MEASURED), *(name for name in figures if name not in (*NEEDED, *MEASURED))]
@@ -274,7 +272,9 @@ def _pivot(
     if clash is not None:
         raise InputError(f"{shown(form.path)} already has a column {clash!r}; rename it, or give `prefix`")
     made = with_columns(made, behind)
-    path = BELOW.join((*wide.levels, wide.level)) + (f"{TOTAL}{wide.margin}" if wide.margin else "")
+    path = BELOW.join((*wide.levels, wide.level))
+    path += f"{CALLED}{form.called}" if form.called != UNNAMED else ""
+    path += f"{TOTAL}{wide.margin}" if wide.margin else ""
     stated = [path if d == len(wide.levels) else BELOW.join(wide.levels[:d]) or None for d in form.pivot.depth.tolist()]
     return made if layout.prefix else made.append_column(LEVELS, pa.array(stated, pa.string()))
 
@@ -297,9 +297,6 @@ def _with_numbers(layout: Layout, format: Format) -> Any:
 
     Text keeps them as they are; a sheet has numbers, and texts for bounds.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     table = layout.base
     for form in () if is_text(format) else layout.forms:
         for name in {form.value, *(one for one in layout.spent if isinstance(one, str))} & set(table.column_names):
@@ -318,8 +315,6 @@ def _with_numbers(layout: Layout, format: Format) -> Any:
 
 def _as_text(table: Any, form: TableForm) -> Any:
     """The table with empty labels instead of nan, which would be a label in text."""
-    import pyarrow as pa
-
     for name in form.levels:
         if pa.types.is_floating(plain(table.column(name)).type):
             table = with_cells(table, name, plain(table.column(name)).to_numpy())
@@ -328,9 +323,6 @@ def _as_text(table: Any, form: TableForm) -> Any:
 
 def _filled(table: Any, tree: Tree) -> Any:
     """The table with a row for every node of its tree; those it lacked come last, empty but for their path."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     nodes = tree.table().slice(table.num_rows)
     if len(nodes) == 0:
         return table

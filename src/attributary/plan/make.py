@@ -390,6 +390,8 @@ def conversions_to_try(spec: Spec, profile: Profile | None) -> list[int]:
 def _check(asked: Asked, wishes: Wishes) -> None:
     """Refuses what no plan can be made for, or not by this method."""
     (spec, tree, prior, profile), method = asked, wishes.method
+    if spec.breakdowns is not None:
+        raise InputError("a plan of several breakdowns is made by make_joint_plan, from a tree for each")
     if method not in METHODS:
         raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
     if tree.level_names != spec.levels:

@@ -11,7 +11,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
@@ -22,8 +22,8 @@ from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules, SpentHours
-from attributary.api.ara.service.key_index import Index, distinct
-from attributary.api.ara.service.summary_report import other_keys, write_summary
+from attributary.api.ara.service.report_ids import ReportIds
+from attributary.api.ara.service.summary_report import Index, distinct, other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
@@ -31,7 +31,7 @@ from attributary.api.ara.wire.shared_info import Category, Origin, shared_id
 from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import Entropy, sample_dlap
-from attributary.plan import Plan
+from attributary.plan import JointPlan, Plan
 from attributary.plan.file import refuse_other_plan
 from attributary.spec.terms import terms_of
 from attributary.tables.table_columns import NO_NOISE, SEEDED, together
@@ -46,7 +46,7 @@ EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers
 
 
 def aggregate(
-    plan: Plan | None,
+    plan: Plan | JointPlan | None,
     reports: str | Sequence[str],
     domain: str | Sequence[str] | Keys,
     ledger: str | None = None,
@@ -111,19 +111,15 @@ def aggregate(
             return Aggregation(output, Index.of(keys).keys, none, *about, receipt.when, restored)
     spent = SpentHours(book, tuple(sorted(filtering_ids)), secrets.token_hex(8)) if skip_spent and book else None
     rules = Rules(reporting_site, debug, since, spent)
+
+    def tell(number: int) -> None:
+        progress(f"adding up, {number:,} reports")
+
     try:
-        sums = add_up(
-            paths,
-            keys,
-            secret_keys,
-            filtering_ids,
-            processes or os.cpu_count() or 1,
-            debug,
-            lambda number: progress(f"adding up, {number:,} reports"),
-            rules,
-        )
+        cores = processes or os.cpu_count() or 1
+        sums = add_up(paths, keys, secret_keys, filtering_ids, cores, debug, tell, rules)
     except BrokenProcessPool as error:
-        raise TryAgain("a process that decrypts was ended, as where memory is short; nothing was spent") from error
+        raise TryAgain("a process that reads reports was ended, as where memory is short; nothing was spent") from error
     except ValueError as error:
         raise InputError(str(error)) from error
     if errors_file is not None:
@@ -176,15 +172,15 @@ def beside(output: str) -> str:
     return os.path.splitext(output)[0] + ".debug.avro"
 
 
-def _rate(plan: Plan | None, epsilon: float | None, l1: int | None) -> tuple[float, int]:
+def _rate(plan: Plan | JointPlan | None, epsilon: float | None, l1: int | None) -> tuple[float, int]:
     """ε and L1 of the noise: the plan's, or those that are given."""
     if plan is None and (epsilon is None or l1 is None):
         raise InputError("`l1` is for reports without a plan, and goes with `epsilon`; give both, or a plan")
     ara = terms_of({"api": {"kind": "ara"}})
     if plan is not None and plan.spec.noise != ara.noise:
         raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ara.noise}"')
-    used = epsilon if epsilon is not None else plan.spec.epsilon if plan is not None else 0.0
-    limit = l1 if l1 is not None else plan.spec.l1 if plan is not None else 0
+    used = plan.spec.epsilon if epsilon is None and plan is not None else epsilon or 0.0
+    limit = plan.spec.l1 if l1 is None and plan is not None else l1 or 0
     if not 0 < used <= ara.largest_epsilon:
         raise InputError(f"the epsilon of a summary report is above 0 and up to {ara.largest_epsilon:g}; got {used:g}")
     return used, limit
@@ -218,7 +214,7 @@ def _ledger(named: str | None, output: str) -> str:
     return ledgers.users_ledger()
 
 
-def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys, str]:
+def _domain(domain: str | Sequence[str] | Keys, plan: Plan | JointPlan | None) -> tuple[Keys, str]:
     """The keys to sum up, and the fingerprints of their plans; refuses those of another plan.
 
     Nothing else tells a wrong domain before it is spent: whether reports have its keys is what the noise protects.
@@ -234,18 +230,19 @@ def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys
         return keys, "" if "" in stated.values() else ",".join(dict.fromkeys(stated.values()))
     for path, fingerprint in stated.items():
         refuse_other_plan(path, fingerprint, plan.fingerprint, "the plan")
-    if plan.keys is not None and not layout(plan).of_plan(keys).all():
-        raise other_keys(name, keys, layout(plan), "the plan")
+    layouts = [layout(each) for each in plan.breakdowns if each.keys is not None]
+    if layouts and not np.any([each.of_plan(keys) for each in layouts], axis=0).all():
+        raise other_keys(name, keys, layouts[0], "the plan")
     return keys, plan.fingerprint
 
 
 def _write_errors(path: str, sums: "KeySums") -> None:
     """The counts of errors as the aggregation service tells them, and the first few in words."""
     tally = sums.tally
-    counts = [*tally.categories.items(), *([("NUM_REPORTS_WITH_ERRORS", tally.faulty)] if tally.faulty else [])]
+    counts = dict(tally.categories) | ({"NUM_REPORTS_WITH_ERRORS": tally.faulty} if tally.faulty else {})
     content = {
         "reports": tally.reports,
-        "error_counts": [{"category": str(name), "count": number} for name, number in counts],
+        "error_counts": [{"category": str(name), "count": number} for name, number in counts.items()],
         "error_messages": list(sums.faults),
     }
     save(json.dumps(content, indent=2) + "\n", path)
@@ -263,7 +260,7 @@ class KeySums:
     tally: Tally
     faults: tuple[str, ...]  # the first few
     shared: tuple[tuple[bytes, int], ...]  # the shared ids that were queried, with their hours
-    report_ids: Collection[str] = ()  # of the reports that were used
+    report_ids: Iterable[str] = ()  # of the reports that were used, in order
 
 
 def add_up(
@@ -281,14 +278,14 @@ def add_up(
     total, in_reports = np.zeros(len(index.keys), np.int64), np.zeros(len(index.keys), bool)
     beyond = [(np.empty((0, 2), np.uint64), np.empty(0, np.int64))]  # summed up to now, and since
     wanted = np.array(sorted(filtering_ids), np.uint64)
-    seen: set[str] = set()
+    seen = ReportIds()
     shared: set[tuple[Origin, int]] = set()
     faults: list[str] = []
     categories: Counter[str] = Counter()
     oldest: int | None = None
     everything = repeated = faulty = skipped = summed = nulls = filtered = missed = 0
     for part in batch.parts(paths, key, processes, rules):
-        keep = batch.once(part, seen)
+        keep = seen.add(part.report_ids)
         fresh = keep[part.columns.report]
         chosen = fresh & np.isin(part.columns.filtering_id, wanted)
         everyone = slice(None) if chosen.all() else chosen  # most often; then nothing is copied

@@ -25,7 +25,7 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -97,15 +97,19 @@ def query_of(
     keys: NDArray[np.uint64],
     total: NDArray[np.int64],
     a: Fraction | float,
-    report_ids: Collection[str] = (),
+    report_ids: Iterable[str] = (),
 ) -> Fingerprint:
-    """What makes a query the same query: its shared ids, keys and rate of noise, with exact sums or ids of reports."""
+    """What makes a query the same query: its shared ids, keys and rate of noise, with exact sums or ids of reports.
+
+    The ids come in order.
+    """
     asked = hashlib.sha256(repr((rate(a), len(shared), keys.shape)).encode())
     asked.update(b"".join(identity for identity, _ in sorted(shared)))
     asked.update(np.ascontiguousarray(keys, "<u8").data)
     summed = asked.copy()
     summed.update(np.ascontiguousarray(total, "<i8").data)
-    asked.update("\n".join(sorted(report_ids)).encode(errors="surrogatepass"))
+    for i, report_id in enumerate(report_ids):
+        asked.update(b"\n" * (i > 0) + report_id.encode())
     return Fingerprint(summed.digest(), asked.digest())
 
 
@@ -116,10 +120,9 @@ def users_ledger() -> str:
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
     folder = os.path.join(state, "attributary")
     try:
-        if not os.path.isabs(folder):  # nobody knows the user's home
-            raise OSError
-        os.makedirs(folder, 0o700, exist_ok=True)
-        if not os.access(folder, os.W_OK):
+        if os.path.isabs(folder):  # else nobody knows the user's home
+            os.makedirs(folder, 0o700, exist_ok=True)
+        if not os.path.isabs(folder) or not os.access(folder, os.W_OK):
             raise OSError
     except OSError as error:
         raise InputError(
@@ -272,12 +275,11 @@ def _refusal(path: str, spent: list[tuple[int, int]], asked: int) -> str:
     hours = sorted({hour for hour, _ in spent})
     shown = ", ".join(_time(hour) for hour in hours[:HOURS_SHOWN])
     more = f" and {len(hours) - HOURS_SHOWN} more" if len(hours) > HOURS_SHOWN else ""
-    unfinished = any(running for _, running in spent)
-    remedy = (
-        "another query of them has begun and is not finished: repeat it with the same reports, domain and options"
-        if unfinished
-        else "leave out the reports of these hours (`skip_spent`)"
-    )
+    remedy = "leave out the reports of these hours (`skip_spent`)"
+    if any(running for _, running in spent):
+        remedy = (
+            "another query of them has begun and is not finished: repeat it with the same reports, domain and options"
+        )
     return (
         f"reports are aggregated once; {len(spent)} of {asked} shared ids in this batch were queried before, of "
         f"{len(hours)} hours ({shown}{more}), by the ledger {path}; {remedy}"
