@@ -54,7 +54,8 @@ class ShareLayout:
     unknown: int  # levels from here on have at most ...
     limit: float  # ... this share of a measure's part
     least: Floats  # the least share of each level in a measure's part
-    held: tuple[Bools, Floats] | None = None  # rows that keep these proportions, (measures, levels)
+    held: tuple[Bools, Floats] | None = None  # rows that keep these proportions, (measures, levels), and ...
+    mean: bool = False  # ... have each measure's mean part, as contributions do: where bounds are on their errors, too
 
     def spend(self, q: Floats, old: Floats) -> Floats:
         """argmin of Σ q_u / x_u^p: the best shares if errors are linear in noise; as before in a row without any."""
@@ -67,16 +68,23 @@ class ShareLayout:
         part = root(cost.sum(axis=3, keepdims=True) if self.total else cost)
         whole = part.sum(axis=1, keepdims=True)
         part = np.divide(part, whole, out=np.full_like(part, 1 / q.shape[1]), where=whole > 0)
-        shares: Floats = part * inside
-        return shares
+        return self._with_mean_parts(part * inside)
 
     def like(self, share: Floats, old: Floats) -> Floats:
         """Shares in the proportions of these, as far as may be; as before in a row without any."""
         part = share.sum(axis=2, keepdims=True)
         z = np.divide(share, part, out=np.zeros_like(share), where=part > 0)
         z[:, :, : int(self.total)] *= share.shape[3] ** (1 / (self.exponent + 1))
-        shares: Floats = part / part.sum(axis=1, keepdims=True) * self._within(z, old)
-        return shares
+        return self._with_mean_parts(part / part.sum(axis=1, keepdims=True) * self._within(z, old))
+
+    def _with_mean_parts(self, share: Floats) -> Floats:
+        """The same where each measure's part of a row that is held is the mean of the others'."""
+        if self.held is None or not self.mean:
+            return share
+        held, part = self.held[0], share.sum(axis=2, keepdims=True)
+        mean = (part if held.all() else part[..., ~held]).mean(axis=3, keepdims=True)
+        times: Floats = np.divide(np.where(held, mean, part), part, out=np.ones_like(part), where=part > 0)
+        return share * times
 
     def _within(self, z: Floats, old: Floats) -> Floats:
         """Shares of each measure's part, in proportion to z where they are free; as in `old` in a row without any."""

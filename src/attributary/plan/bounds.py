@@ -90,6 +90,7 @@ class BoundedCase:
             for k, (q, each) in enumerate(zip(questions, built, strict=True))
         ]
         keep = (q.new, np.array([each.default for each in held])) if held and by_root and q.new.any() else None
+        weights, bounds = zip(*judged, strict=True)
         layout = ShareLayout(
             built[0][1].open,
             np.nan_to_num(q.fixed),
@@ -99,8 +100,8 @@ class BoundedCase:
             q.limit,
             np.zeros(len(q.fixed)) if least is None else least,
             keep,
+            any(bounds),
         )
-        weights, bounds = zip(*judged, strict=True)
         return cls(questions, limits, layout, rows, weights, bounds, packed(equal, None, by_root))
 
     @property
