@@ -9,10 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess, with_chance
-from attributary.changes.period_files import ASSUMED, pair_names, period_files, table_of_period
-from attributary.changes.period_order import PeriodOrder, in_order
-from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval, reach
+from attributary.changes.period_files import ASSUMED, PeriodOrder, in_order, pair_names, period_files, table_of_period
+from attributary.changes.what_changed import (
+    TESTS,
+    Changes,
+    PeriodFigures,
+    SeriesPeriod,
+    WithInterval,
+    reach,
+    sum_excess,
+    with_chance,
+)
 from attributary.denoising import Estimate
 from attributary.denoising.total import subtree_variance
 from attributary.errors import InputError

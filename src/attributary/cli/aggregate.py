@@ -2,12 +2,17 @@
 
 import os
 import re
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import MOST_AT_ONCE
-from attributary.errors import InputError
+from attributary.cli.options import MOST_AT_ONCE, flag, noise_seed, option, quiet
+from attributary.cli.printing import muted, say
+from attributary.cli.progress import stages
+from attributary.cli.reading import refuse_inputs
+from attributary.cli.summary_file import fact, stage_rows
+from attributary.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation, Tally
@@ -39,115 +44,55 @@ NOT PRIVATE and spend no budget. More: docs/aggregate.md
 
 @click.command(help=ABOUT, short_help="Sum reports into a summary report, as a local aggregation service.")
 @click.argument("files", metavar="[PLAN] REPORTS...", nargs=-1, required=True)
-@click.option(
-    "--domain", metavar="FILE", required=True, multiple=True, help="The keys to query (Avro); may be repeated."
-)
-@click.option("-o", "--output", metavar="FILE", required=True, help="The summary report to write (.avro or .json).")
-@click.option(
-    "--key",
-    "key_files",
-    metavar="FILE",
+@option("--domain FILE", "The keys to query (Avro); may be repeated.", required=True, multiple=True)
+@option("-o --output FILE", "The summary report to write (.avro or .json).", required=True)
+@option(
+    "--key FILE",
+    "The private key, if reports are encrypted; of several, or of a folder, key_id chooses.",
+    "private_keys",
     multiple=True,
-    help="The private key, if reports are encrypted; of several, or of a folder, key_id chooses.",
 )
-@click.option("--epsilon", type=float, help="Another ε than the plan's, above 0 and up to 64.")
-@click.option(
-    "--l1", type=click.IntRange(1, 2**32 - 1), help="Without a plan, with --epsilon: the L1 of a report, as in 65536."
+@option("--epsilon", "Another ε than the plan's, above 0 and up to 64.", type=float)
+@option("--l1", "Without a plan, with --epsilon: the L1 of a report, as in 65536.", type=click.IntRange(1, 2**32 - 1))
+@option("--filtering-ids N,N", "Filtering ids whose contributions count.", default="0")
+@option(
+    "--ledger FILE",
+    "Record of what was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
 )
-@click.option(
-    "--filtering-ids", metavar="N,N", default="0", show_default=True, help="Filtering ids whose contributions count."
-)
-@click.option(
-    "--ledger",
-    "ledger_file",
-    metavar="FILE",
-    help="Record of what was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
-)
-@click.option(
-    "--max-errors",
-    "most_errors",
-    metavar="SHARE",
-    default="10%",
-    show_default=True,
-    help="Largest share of unusable reports.",
-)
-@click.option(
-    "--max-age", "since", metavar="TIME", help="Refuse reports that were due longer ago (before today, UTC), as in 90d."
-)
-@click.option(
-    "--reporting-site", metavar="SITE", default="", help="Site whose reports count.  [default: the most frequent]"
-)
-@click.option("--skip-spent", is_flag=True, help="Leave out reports of hours that were queried before, and count them.")
-@click.option("--errors", "errors_file", metavar="FILE", help="Write how many reports have which error (JSON).")
-@click.option("--debug", is_flag=True, help="Count only reports in debug mode; write sums and noise side by side, too.")
-@click.option("--no-noise", is_flag=True, help="Write exact sums, which are NOT private.")
-@click.option("--seed", type=click.IntRange(0), help="Seed of the noise, for tests: NOT private.")
-@click.option(
+@option("--max-errors SHARE", "Largest share of unusable reports.", "most_errors", default="10%")
+@option("--max-age TIME", "Refuse reports that were due longer ago (before today, UTC), as in 90d.", "since")
+@option("--reporting-site SITE", "Site whose reports count.  [default: the most frequent]", default="")
+@flag("--skip-spent", "Leave out reports of hours that were queried before, and count them.")
+@option("--errors FILE", "Write how many reports have which error (JSON).", "errors_file")
+@flag("--debug", "Count only reports in debug mode; write sums and noise side by side, too.")
+@flag("--no-noise", "Write exact sums, which are NOT private.")
+@noise_seed
+@option(
     "--processes",
+    "Processes used for decryption.  [default: one per processor]",
     type=click.IntRange(1, MOST_AT_ONCE),
-    help="Processes used for decryption.  [default: one per processor]",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings and new ledgers.")
+@quiet("Print nothing but privacy warnings and new ledgers.")
 def aggregate(
-    *,
-    files: tuple[str, ...],
-    domain: tuple[str, ...],
-    output: str,
-    key_files: tuple[str, ...],
-    epsilon: float | None,
-    l1: int | None,
-    filtering_ids: str,
-    ledger_file: str | None,
-    most_errors: str,
-    since: str | None,
-    skip_spent: bool,
-    reporting_site: str,
-    errors_file: str | None,
-    debug: bool,
-    no_noise: bool,
-    seed: int | None,
-    processes: int | None,
-    quiet: bool,
+    *, files: tuple[str, ...], domain: tuple[str, ...], output: str, ledger: str | None, quiet: bool, **how: Any
 ) -> None:
-    import time
 
     from attributary import api
-    from attributary.cli.printing import say
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import refuse_inputs
-    from attributary.cli.summary_file import stage_rows
 
-    plan, reports = _plan(files, epsilon, l1)
-    beside = os.path.splitext(output)[0] + ".debug.avro" if debug else None
-    read = [*files, *domain, *key_files]
-    refuse_inputs([output, beside], [*read, ledger_file])
-    refuse_inputs([errors_file], [*read, ledger_file], "--errors")
-    if not (quiet or debug or no_noise or seed is not None or (plan and plan.keys)):
+    plan, reports = _plan(files, how["epsilon"], how["l1"])
+    beside = os.path.splitext(output)[0] + ".debug.avro" if how["debug"] else None
+    read = [*files, *domain, *how["private_keys"], ledger]
+    refuse_inputs([output, beside], read)
+    refuse_inputs([how["errors_file"]], read, "--errors")
+    not_private = how["debug"] or how["no_noise"] or how["seed"] is not None
+    if not (quiet or not_private or (plan and plan.keys)):
         why = "no plan is given" if plan is None else "the plan has no keys"
         say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one is spent all the same")
     now = time.time()
+    how |= {"filtering_ids": _ids(how["filtering_ids"]), "most_errors": _share(how["most_errors"])}
+    how |= {"since": 0 if how["since"] is None else _since(how["since"], now)}
     with stages(not quiet) as stage:
-        done = api.aggregate(
-            plan,
-            reports,
-            domain,
-            ledger_file,
-            output=output,
-            epsilon=epsilon,
-            l1=l1,
-            private_keys=key_files,
-            filtering_ids=_ids(filtering_ids),
-            most_errors=_share(most_errors),
-            errors_file=errors_file,
-            reporting_site=reporting_site,
-            since=0 if since is None else _since(since, now),
-            skip_spent=skip_spent,
-            debug=debug,
-            no_noise=no_noise,
-            seed=seed,
-            processes=processes,
-            progress=stage,
-        )
+        done = api.aggregate(plan, reports, domain, ledger, output=output, progress=stage, **how)
     stage_rows("adding up", done.tally.reports)
     _print(done, now, quiet)
 
@@ -198,9 +143,6 @@ def _since(text: str, now: float) -> int:
 
 def _print(done: "Aggregation", now: float, quiet: bool) -> None:
     """Prints what became of the reports; if quiet, only what is new or not private."""
-    from attributary.cli.printing import muted, say
-    from attributary.cli.summary_file import fact
-    from attributary.errors import one_line
 
     t, output = done.tally, done.output
     fact("answered", done.answered)

@@ -3,13 +3,29 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options, method_option, period_options
+from attributary.cli.options import (
+    choice,
+    chosen_estimator,
+    duckdb_limits,
+    estimator_options,
+    flag,
+    method_option,
+    noise_seed,
+    option,
+    period_options,
+    prior_options,
+    quiet,
+)
+from attributary.cli.printing import muted, say, warn_first
+from attributary.cli.progress import reading_bar, stages
+from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError, PrivacyRefusal
+from attributary.whole_files import sole_writer, was_stopped
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import Run
@@ -48,71 +64,47 @@ docs/index.md, docs/prior.md
 @click.command(help=ABOUT, short_help="End to end on this machine, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
 @period_options
-@click.option(
-    "--prior-until", metavar="TIME", help="Impressions before this time make the prior, later ones the counts."
-)
-@click.option(
-    "--prior", metavar="FILE|DIR", help="Counts of an earlier period, an earlier report, or a folder of them."
-)
-@click.option("--protected", is_flag=True, help="The counts in --prior were protected.")
-@click.option("--plan", metavar="PLAN", help="Simulate this plan, as `attributary plan` wrote it.")
+@option("--prior-until TIME", "Impressions before this time make the prior, later ones the counts.")
+@prior_options
+@option("--plan PLAN", "Simulate this plan, as `attributary plan` wrote it.")
 @method_option()
 @estimator_options
-@click.option("--seed", type=click.IntRange(0), help="Seed of the noise, for tests: NOT private.")
-@click.option("--again", is_flag=True, help="Replace an earlier run: a second release, 2ε in all.")
+@noise_seed
+@flag("--again", "Replace an earlier run: a second release, 2ε in all.")
 @duckdb_limits
-@click.option("-o", "--output", metavar="DIR", default="run", show_default=True, help="The folder to write to.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    default="parquet",
-    show_default=True,
-    help="Format of the tables.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings.")
+@option("-o --output DIR", "The folder to write to.", default="run")
+@choice("--format", FORMATS, "Format of the tables.", "parquet", "format_")
+@quiet()
 def run(
     *,
     spec: str,
-    since: str | None,
-    until: str | None,
-    prior_until: str | None,
     prior: str | None,
-    protected: bool,
-    plan: str | None,
-    method: str,
     estimator: str | None,
     joint: bool,
     whole: bool,
     seed: int | None,
     again: bool,
-    confidence: float,
     output: str,
     format_: str,
     quiet: bool,
     memory: str | None,
     temp: str | None,
     threads: int | None,
+    **how: Any,
 ) -> None:
     import numpy as np
 
-    from attributary.cli.print_counts import print_counts
-    from attributary.cli.print_estimates import print_estimates
-    from attributary.cli.print_plan import print_plan
-    from attributary.cli.printing import muted, say, warn_first
-    from attributary.cli.progress import reading_bar, stages
-    from attributary.cli.reading import check_folder, log_paths, refuse_inputs
+    from attributary.cli.print_results import print_counts, print_estimates, print_plan
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.log_files import rows_in_logs
     from attributary.pipeline.run import FILES
     from attributary.pipeline.run import run as end_to_end
     from attributary.spec import Spec
     from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, together
-    from attributary.whole_files import sole_writer
 
-    given = click.get_current_context().get_parameter_source("method")
+    plan, given = how["plan"], click.get_current_context().get_parameter_source("method")
     if plan and given != click.core.ParameterSource.DEFAULT:
-        raise InputError(f"--plan {plan} has its split already; got --method {method}: leave one of them out")
+        raise InputError(f"--plan {plan} has its split already; got --method {how['method']}: leave one of them out")
     chosen = chosen_estimator(estimator, joint, whole)
     asks, folder = Spec.load(spec), os.path.dirname(spec)
     check_folder(output)
@@ -123,22 +115,8 @@ def run(
         bar = open_.enter_context(reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)))
         stage = open_.enter_context(stages(not quiet))
         engine = open_.enter_context(DuckDB(memory, temp, threads, bar))
-        done = end_to_end(
-            asks,
-            folder,
-            since=since,
-            until=until,
-            prior_until=prior_until,
-            prior=prior,
-            protected=protected,
-            plan=plan,
-            method=method,
-            estimator=chosen,
-            confidence=confidence,
-            engine=engine,
-            rng=None if seed is None else np.random.default_rng(seed),
-            stage=stage,
-        )
+        rng = None if seed is None else np.random.default_rng(seed)
+        done = end_to_end(asks, folder, prior=prior, estimator=chosen, engine=engine, rng=rng, stage=stage, **how)
         done.save(output, format_, stage)
     stage_rows("writing", done.tables["estimates"].num_rows)
     words = together("" if seed is None else SEEDED, *(est.not_private for est in done.estimates.values()))
@@ -148,7 +126,7 @@ def run(
         return
     warn_first(done.prior.misfit(done.tree))
     print_counts(done.counts, asks)
-    source = prior or (None if prior_until is None else f"impressions before {prior_until}")
+    source = prior or (how["prior_until"] and f"impressions before {how['prior_until']}")
     print_plan(done.plan, done.tree, done.prior, f"as in {plan}" if plan else source)
     say("")
     path, rows = os.path.join(output, f"estimates.{format_}"), done.tables["estimates"].num_rows
@@ -177,7 +155,6 @@ def _notes(done: "Run", output: str, private: bool) -> Iterator[str]:
 
 def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:
     """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all."""
-    from attributary.whole_files import was_stopped
 
     there = [name for name in names if os.path.exists(os.path.join(folder, name))]
     if not there or was_stopped(folder):

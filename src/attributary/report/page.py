@@ -155,7 +155,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         return draw
 
     if check:
-        from attributary.facts.table import table_lead, table_section
+        from attributary.facts.estimates import table_lead, table_section
 
         measured = shown[0] if shown else None
         lead, table, asked = table_lead(check, measured), table_section(check, measured), []
