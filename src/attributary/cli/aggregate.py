@@ -15,7 +15,7 @@ from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError, one_line
 
 if TYPE_CHECKING:
-    from attributary.api.attribution_api import Aggregation, Tally
+    from attributary.api.attribution_api import Aggregation
     from attributary.plan import Plan
 
 DAY = 86_400  # seconds
@@ -143,48 +143,34 @@ def _since(text: str, now: float) -> int:
 
 def _print(done: "Aggregation", now: float, quiet: bool) -> None:
     """Prints what became of the reports; if quiet, only what is new or not private."""
-
     t, output = done.tally, done.output
-    fact("answered", done.answered)
+    fact(answered=done.answered)
     if done.answered:
         if not quiet:
             restored = "; restored from a copy of that answer" if done.restored else ""
             say(f"{output}: already answered at {done.answered}; nothing was drawn or spent{restored}")
         return
-    lines = [f"{output}: {done.noise}"] if (quiet or muted()) and done.not_private else []
-    lines += [f"{done.ledger}: a new ledger, which knows of no earlier query"] if done.new_ledger else []
-    lines += [f"{done.debug_output}: NOT PRIVATE: exact sums and noise side by side"] if done.debug_output else []
-    for line in lines:
+    always = [f"{output}: {done.noise}"] if (quiet or muted()) and done.not_private else []
+    always += [f"{done.ledger}: a new ledger, which knows of no earlier query"] if done.new_ledger else []
+    always += [f"{done.debug_output}: NOT PRIVATE: exact sums and noise side by side"] if done.debug_output else []
+    for line in always:
         say(one_line(line), always=True)
-    fact("keys", len(done.keys))
-    fact("noise", done.noise)
-    fact("not_private", done.not_private)
-    fact("tally", t)
-    fact("faults", done.faults)
-    fact("ledger", done.ledger)
-    fact("shared_ids_spent", done.shared_ids if done.ledger else 0)
-    if not quiet:
-        for line in (
-            f"{output}: {len(done.keys):,} keys, {done.noise}",
-            f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} refused",
-            *([f"  {t.skipped:,} left out, of hours that were queried before"] if t.skipped else []),
-            *(f"  {number:,} {name}" for name, number in t.categories.items()),
-            *(f"  {fault}" for fault in done.faults),
-            *([f"  … and {t.faulty - len(done.faults):,} more"] if t.faulty > len(done.faults) else []),
-            *_age(t.oldest, now),
-            *([_contributions(t)] if done.not_private else []),
-            f"{done.ledger}: {done.shared_ids:,} shared ids spent" if done.ledger else "nothing was spent",
-        ):
-            say(one_line(line))
-
-
-def _contributions(t: "Tally") -> str:
-    told = f"{t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids"
-    return f"contributions: {told}, {t.outside:,} with keys outside the domain"
-
-
-def _age(oldest: int | None, now: float) -> list[str]:
-    days = 0 if oldest is None else int((now - oldest) // DAY)
-    if days <= SERVICE_DAYS:
-        return []
-    return [f"the oldest report was due {days:,} days ago; the aggregation service takes {SERVICE_DAYS} (--max-age)"]
+    fact(keys=len(done.keys), noise=done.noise, not_private=done.not_private, tally=t, faults=done.faults)
+    fact(ledger=done.ledger, shared_ids_spent=done.shared_ids if done.ledger else 0)
+    if quiet:
+        return
+    lines = [f"{output}: {len(done.keys):,} keys, {done.noise}"]
+    lines += [f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} refused"]
+    lines += [f"  {t.skipped:,} left out, of hours that were queried before"] if t.skipped else []
+    lines += [f"  {number:,} {name}" for name, number in t.categories.items()]
+    lines += [f"  {fault}" for fault in done.faults]
+    lines += [f"  … and {t.faulty - len(done.faults):,} more"] if t.faulty > len(done.faults) else []
+    if (days := 0 if t.oldest is None else int((now - t.oldest) // DAY)) > SERVICE_DAYS:
+        service = f"the aggregation service takes {SERVICE_DAYS} (--max-age)"
+        lines += [f"the oldest report was due {days:,} days ago; {service}"]
+    if done.not_private:
+        told = f"{t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids"
+        lines += [f"contributions: {told}, {t.outside:,} with keys outside the domain"]
+    lines += [f"{done.ledger}: {done.shared_ids:,} shared ids spent" if done.ledger else "nothing was spent"]
+    for line in lines:
+        say(one_line(line))

@@ -76,5 +76,5 @@ def count(
     write_table(counts.table, output, format_)
     if not quiet:
         print_counts(counts, asks)
-        fact("not_private", TRUE_COUNTS)
+        fact(not_private=TRUE_COUNTS)
         say(f"{counts.table.num_rows:,} rows written to {place_of(output)}; {TRUE_COUNTS}")

@@ -204,7 +204,6 @@ def _trees_beside(paths: Sequence[str]) -> list[str]:
 
 def _tree_beside(paths: list[str]) -> str:
     """The tree beside one of these files."""
-
     there = next((place for place in _trees_beside(paths) if os.path.exists(place)), None)
     if there is None:
         raise InputError(
@@ -216,7 +215,6 @@ def _tree_beside(paths: list[str]) -> str:
 
 def _refuse_mixtures(files: tuple[str, ...], tree: tuple[str, ...], of_table: dict[str, Any]) -> None:
     """Refuses what is neither a table nor a plan with its summary report, and mixtures of both."""
-
     options = [name for name, value in of_table.items() if value not in (None, False, (), "")]
     if len(files) == 1:
         if not files[0].endswith((".json", ".avro")):

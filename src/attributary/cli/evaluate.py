@@ -141,9 +141,7 @@ def evaluate(
     if not quiet:
         warn_first(cases[0].prior.misfit(cases[0].tree))
         print_tables([*error_tables(evaluation.points), *best_tables(evaluation)])
-        fact("rows", table.num_rows)
-        fact("generated", generated)
-        fact("not_private", words_of(table))
+        fact(rows=table.num_rows, generated=generated, not_private=words_of(table))
         made_from = _about_prior(prior_until, prior, cases[0].prior.protected)
         say(f"{table.num_rows:,} rows written to {place_of(output)}; {made_from}")
         if generated:

@@ -63,14 +63,13 @@ def explore(*, file: str | None, earlier: str | None, port: int, no_browser: boo
 
 
 def _ready(address: str, once: str | None, quiet: bool) -> None:
-
     click.echo(address)
     sys.stdout.flush()
     if not quiet:
         say("open this address; it works on this machine only. Ctrl-C stops it.")
     summary = current()
     if summary is not None:
-        fact("address", address.partition("#")[0])  # without the token: a file may be read by others
+        fact(address=address.partition("#")[0])  # without the token: a file may be read by others
         summary.write()  # now, as the rest lasts until Ctrl-C
     if once:
         import webbrowser

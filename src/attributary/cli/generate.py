@@ -44,5 +44,5 @@ def generate(*, kind: str, rows: int | None, seed: int, format_: Any, output: st
         written = generate(kind, output, rows, seed, format_, progress)
     if not quiet:
         for path, number in written:
-            fact("generated", {"path": path, "rows": number})
+            fact(generated={"path": path, "rows": number})
             say(f"{path}: {number:,} rows, {GENERATED[kind]} (version {VERSION}, seed {seed})")

@@ -44,7 +44,7 @@ def init(*, impressions: str, conversions: str | None, output: str, quiet: bool)
     if quiet:
         return
     for name, lines in (("recognised", draft.recognised), ("guessed", draft.guesses)):
-        fact(name, list(lines))
+        fact(**{name: list(lines)})
         for line in lines:
             say(one_line(f"{name}: {line}"))
     say(f"spec written to {output}: check what is guessed, then attributary run {output}" if output != "-" else "")

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ from attributary.whole_files import sole_writer, whole_folder
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import AttributionApi, Clients, Message, Query
+    from attributary.tree import Tree
 
 TREE = "tree.parquet"
 EVENT = click.IntRange(0, 2**64 - 1)
@@ -76,6 +77,7 @@ def keys(
     from attributary.estimates import noted
     from attributary.pipeline.read_tree import COVERS, read_tree
     from attributary.plan import Plan
+    from attributary.tables import write_table
 
     loaded = Plan.load(plan)
     used = api.api_of(loaded.spec)
@@ -90,8 +92,9 @@ def keys(
     except InputError as error:
         raise InputError(f"{plan}: {error}") from error
     messages: list[Message] = []
-    tree, query = None, None
-    with stages(not quiet) as stage:  # all of it before anything is written: keys that collide must not stay
+    tree: Tree | None = None
+    query: Query | None = None
+    with stages(not quiet) as stage, ExitStack() as both:  # keys that collide must not stay: all is made before
         if impressions:
             stage("reading impressions")
             tree = read_tree(clients.plan.spec, impressions)
@@ -104,13 +107,14 @@ def keys(
             stage(f"making the keys of {len(tree):,} nodes")
             query = clients.query(tree)
             stage("writing")
+            place = both.enter_context(whole_folder(output, files))
             covers = {COVERS: "some" if partial else "all"}
-            table = noted(tree.table(), plan=clients.plan.fingerprint, **covers)
-            _write(table, query, output, files, lambda: _save(clients, plan))
-        else:
-            _save(clients, plan)
+            write_table(noted(tree.table(), plan=clients.plan.fingerprint, **covers), os.path.join(place, TREE))
+            query.write(os.path.join(place, used.query_file))
+        if clients.changed:  # before the folder takes its place
+            clients.plan.save(plan)
     for message in messages:
-        fact("registrations", {"lines": message.lines, "notes": message.notes})
+        fact(registrations={"lines": message.lines, "notes": message.notes})
         for line in message.lines:
             click.echo(line)
     for line in clients.lines:
@@ -126,8 +130,7 @@ def keys(
         lacking = len(tree) - (query.size if query.nodes is None else query.nodes)
         without = f"; {lacking:,} nodes are not measured" if query.nodes else f"; {lacking:,} nodes have none"
         nodes, keys_in_words = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
-        fact("nodes", len(tree))
-        fact("keys", query.size)
+        fact(nodes=len(tree), keys=query.size)
         say(f"{nodes}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
 
 
@@ -175,24 +178,8 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _write(tree: Any, query: "Query", folder: str, files: tuple[str, str], save_plan: Callable[[], None]) -> None:
-    """Writes the tree and the query to a folder, both or none, and before them the plan that they go with."""
-    from attributary.tables import write_table
-
-    with whole_folder(folder, files) as place:
-        write_table(tree, os.path.join(place, files[0]))
-        query.write(os.path.join(place, files[1]))
-        save_plan()
-
-
-def _save(clients: "Clients", path: str) -> None:
-    if clients.changed:
-        clients.plan.save(path)
-
-
 def _print_layout(clients: "Clients", path: str) -> None:
     """Prints how keys are laid out, and whether they are new."""
-
     out = console()
     out.print(f"{path}: {clients.heading}")
     if clients.table:

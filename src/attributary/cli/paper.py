@@ -120,8 +120,7 @@ def paper(
             _write(evaluation, beside, dataset, output, format_)
     if not quiet:
         print_tables([*error_tables(evaluation.points), *beside])
-        fact("not_counted", experiment.left_out)
-        fact("generated", experiment.generated)
+        fact(not_counted=experiment.left_out, generated=experiment.generated)
         for why, number, conversions in experiment.left_out:
             also = "" if why.startswith("conversions") else f", with {conversions:,} conversions"
             say(f"not counted: {number:,} {why}{also}")

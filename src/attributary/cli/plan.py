@@ -180,7 +180,6 @@ def _error(text: str) -> float | str:
 
 def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> dict[str, Any]:
     """What stands behind the = in each text, by what stands before it."""
-
     values = {}
     for given in texts:
         level, _, text = given.rpartition("=")

@@ -28,11 +28,12 @@ LARGEST = 5  # roots
 
 def print_counts(counts: "Counts", spec: "Spec") -> None:
     """Prints how many impressions and conversions were counted, and why others were not, to standard error."""
-    window = spec.logs.window if spec.logs else None
+    window, limit = spec.logs.window if spec.logs else None, spec.conversions_per_impression
+    several = f"{20 if limit == 'auto' else limit} conversions" if limit != 1 else "a conversion"
     not_counted = [
         (counts.unattributed, "no impression before it"),
         (counts.late, f"not within the window of {window}"),
-        (counts.exceeded, _exceeded(spec)),
+        (counts.exceeded, f"its impression has {several} already"),
         (counts.incomplete, "no user, key or time"),
         *((outside.conversions, _outside(outside)) for outside in counts.outside if not outside.kept),
     ]
@@ -53,15 +54,8 @@ def print_counts(counts: "Counts", spec: "Spec") -> None:
     ]
     if counts.undated:
         lines += [f"{counts.undated:,} impressions have no time: they get no conversion, and are in no period"]
-    fact("counts", counts.summary())
+    fact(counts=counts.summary())
     say("\n".join(map(one_line, lines)))
-
-
-def _exceeded(spec: "Spec") -> str:
-    limit = spec.conversions_per_impression
-    if limit == 1:
-        return "its impression has a conversion already"
-    return f"its impression has {20 if limit == 'auto' else limit} conversions already"
 
 
 def _value(totals: "ValueTotals") -> list[str]:
@@ -94,7 +88,7 @@ def print_estimates(quantities: Sequence[Quantity], rows: int, output: str, note
         _print_estimates_of(out, quantity)
         if several:
             out.print()
-    fact("rows", rows)
+    fact(rows=rows)
     apart = ", one per node and measure" * several
     out.print("; ".join([f"{rows:,} rows written to {place_of(output)}{apart}", *notes]))
 
@@ -102,8 +96,7 @@ def print_estimates(quantities: Sequence[Quantity], rows: int, output: str, note
 def print_form(recognised: Sequence[str], doubts: Sequence[str]) -> None:
     """Prints what a table was taken for, and what its figures say against it."""
     out = console()
-    fact("recognised", list(recognised))
-    fact("doubts", list(doubts))
+    fact(recognised=list(recognised), doubts=list(doubts))
     for note in recognised:
         out.print(styled(one_line(f"recognised: {note}")))
     for doubt in doubts:
@@ -112,7 +105,7 @@ def print_form(recognised: Sequence[str], doubts: Sequence[str]) -> None:
 
 def _print_estimates_of(out: Out, quantity: Quantity) -> None:
     est, lines, gains = quantity.estimates, of_estimates.lines(quantity), of_estimates.level_gains(quantity)
-    fact("estimates", of_estimates.as_data(quantity))
+    fact(estimates=of_estimates.as_data(quantity))
     trouble = lines[0].subject == "noise" and lines[0].warning
     if trouble:
         out.print(styled(lines[0].text, warning=True))
@@ -140,7 +133,7 @@ def print_plan(
     """Prints a plan's tables, what it protects, and what it was made of."""
     out, spec = console(), plan.spec
     out.print(facts.title(plan))
-    fact("plan", _facts(plan, tree))
+    fact(plan=_facts(plan, tree))
     for part in plan.by_measure:
         if spec.measures or spec.has_limits:
             out.print()
@@ -160,13 +153,16 @@ def print_plan(
     if len(plan.measures) > 1:
         out.print()
         out.print(facts.together(plan))
-    _print_tradeoffs(out, plan)
+    for of_limit in facts.limit_tables(plan).values():
+        out.print()
+        out.print(of_limit.caption)
+        print_table(out, [of_limit.heads, *of_limit.rows])
     _print_schemes(out, plan)
     out.print()
     lines = facts.error_lines(plan)
     if earlier:
         lines += earlier.lines
-        fact("last_plan", earlier.changes)
+        fact(last_plan=earlier.changes)
     lines += [*facts.limit_lines(plan), *facts.bound_lines(plan), *facts.privacy_lines(plan)]
     _print_lines(out, [*lines, *facts.prior_lines(plan, tree, prior, prior_path), *facts.note_lines(plan)])
 
@@ -217,7 +213,8 @@ def print_methods(plans: dict[str, Plan], earlier: facts.Earlier | None) -> None
 
 def print_what_if(plan: Plan, variants: list[Variant]) -> None:
     """Prints the errors of the plan and of its variants, level by level; a level that a variant does not have is –."""
-    levels = _all_levels(plan, variants)
+    instead = {name: [x for v in variants for x in v.change.levels([name])] for name in plan.levels}
+    levels = list(dict.fromkeys(level for name in plan.levels for level in (name, *instead[name])))
     rows = [["what if", "nodes", *levels, "all", "all, equal split"]]
     for words, errors in [("as planned", plan.expected), *((v.change.words, v.plan.expected) for v in variants)]:
         of_level = {level.level: percent(level.error.plan) for level in errors.levels}
@@ -232,16 +229,7 @@ def print_what_if(plan: Plan, variants: list[Variant]) -> None:
             "periods: counts in proportion to the time, one report at epsilon for each; values that the prior has not "
             "seen are left out, and a longer period has more of them; domains stay as they are"
         )
-    fact("what_if", [{"change": v.change.words, "expected": v.plan.expected} for v in variants])
-
-
-def _all_levels(plan: Plan, variants: list[Variant]) -> list[str]:
-    """The levels of the plan, each followed by what variants have in its place."""
-    levels: dict[str, None] = {}
-    for name in plan.levels:
-        levels[name] = None
-        levels |= dict.fromkeys(new for variant in variants for new in variant.change.levels([name]))
-    return list(levels)
+    fact(what_if=[{"change": v.change.words, "expected": v.plan.expected} for v in variants])
 
 
 def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
@@ -279,19 +267,6 @@ def _largest(plan: Plan, tree: Tree, prior: Prior) -> list[list[str]]:
     return rows
 
 
-def _print_tradeoffs(out: Out, plan: Plan) -> None:
-    """Prints a table for each limit that the plan chose."""
-    for name, trades in (plan.tradeoff or {}).items():
-        clip = name in {measure.name for measure in plan.spec.values}
-        rows = [["clip" if clip else "limit", "expected error", "cut off", "noise", "chosen"]]
-        for t in trades:
-            chosen = "" if t.chosen == 0 else "chosen" if t.chosen == 1 else f"{t.chosen:.0%} of roots"
-            rows.append([f"{t.limit:,.6g}", *map(percent, (t.error, t.bias, t.noise)), chosen])
-        out.print()
-        out.print(f"{name}: {'clipped at' if clip else 'chosen by expected error'}")
-        print_table(out, rows)
-
-
 def _print_schemes(out: Out, plan: Plan) -> None:
     """Prints what each scheme of the API would mean, and why one was taken."""
     if plan.schemes is None:
@@ -307,4 +282,4 @@ def _print_schemes(out: Out, plan: Plan) -> None:
     print_table(out, rows)
     for cost in plan.schemes:
         out.print(f"{cost.scheme}: {cost.words}{f'; {why}' if (why := cost.refused or cost.why) else ''}")
-    fact("schemes", plan.schemes)
+    fact(schemes=plan.schemes)

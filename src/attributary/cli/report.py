@@ -136,11 +136,8 @@ def report(
     _say_made(made.html, output, inputs.not_private, made.lead if inputs.check_of_table else [], notes, quiet)
     if quiet:
         return
-    fact("not_private", inputs.not_private)
-    fact("true_counts_left_out", inputs.left_out)
-    fact("nodes_left_out", made.left_out)
-    fact("charts", pictures)
-    fact("bytes", len(made.html.encode()))
+    fact(not_private=inputs.not_private, true_counts_left_out=inputs.left_out, nodes_left_out=made.left_out)
+    fact(charts=pictures, bytes=len(made.html.encode()))
 
 
 def _one_table(files: tuple[str, ...]) -> dict[str, str]:
@@ -189,10 +186,7 @@ def _report_series(
     _say_made(made.html, output, series.not_private, made.lead, notes, quiet)
     if not quiet:
         facts = change_facts(series, plans)
-        fact("total", facts.total)
-        fact("sum", facts.sum)
-        fact("changed", facts.changed)
-        fact("periods", facts.periods)
+        fact(total=facts.total, sum=facts.sum, changed=facts.changed, periods=facts.periods)
 
 
 def _plan_of(path: str) -> Any:
@@ -209,13 +203,12 @@ def _plan_of(path: str) -> Any:
 
 def _say_made(html: str, output: str, not_private: str, answer: list[str], notes: list[str], quiet: bool) -> None:
     """Why the page is not private, and unless quiet what it answers, what it leaves out, and where it is."""
-
     if not_private:
         say(f"{'standard output' if output == '-' else output}: {not_private}", always=True)
     if quiet:
         return
     if answer:
-        fact("answer", answer)
+        fact(answer=answer)
     size = len(html.encode())
     large = f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
     for sentence in (*answer, *notes, *([] if output == "-" else [f"report written to {output} ({large})"])):

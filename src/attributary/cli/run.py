@@ -131,8 +131,7 @@ def run(
     say("")
     path, rows = os.path.join(output, f"estimates.{format_}"), done.tables["estimates"].num_rows
     print_estimates(done.shown.quantities(None), rows, path, [words] if words else [])
-    fact("errors_of_this_draw", done.errors)
-    fact("not_private", TRUE_COUNTS)  # what is counted, and the error
+    fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     for line in _notes(done, output, not words):
         say(line)
 
@@ -155,7 +154,6 @@ def _notes(done: "Run", output: str, private: bool) -> Iterator[str]:
 
 def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:
     """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all."""
-
     there = [name for name in names if os.path.exists(os.path.join(folder, name))]
     if not there or was_stopped(folder):
         return

@@ -13,19 +13,21 @@ see. So that address carries a ticket instead, which can be exchanged for the to
 import json
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import duckdb
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attributary import report
 from attributary.errors import InputError
@@ -50,85 +52,51 @@ HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
-Message = MutableMapping[str, Any]
-Headers = dict[str, list[str]]  # the headers
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
-
-
-class Refusal(NamedTuple):
-    status: int
-    words: str
 
 
 class Guard:
     """An app behind a token; every answer, a refusal too, carries headers that keep it in its own page."""
 
-    def __init__(self, app: App, token: str, port: int, ticket: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, token: str, port: int, ticket: str | None = None) -> None:
         self.app, self.token, self._ticket = app, token, ticket
         self.hosts = (f"{HERE}:{port}", f"localhost:{port}")
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             return
-        headers: Headers = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        path, sent = scope["path"], _with_headers(send)
-        refused = foreign(path, headers, self.hosts)
-        if refused is None and path == SALE:
-            refused = self._sold(headers)
-        elif refused is None and path.startswith(DATA) and not authorised(headers, f"Bearer {self.token}"):
-            refused = Refusal(401, "open the address shown in the terminal: this page does not have its token")
-        if refused is not None:
-            await _say(refused, sent)
-        else:
-            await self.app(scope, receive, sent)
 
-    def _sold(self, headers: Headers) -> Refusal:
-        """The token in exchange for the ticket, once."""
-        if self._ticket is None or not authorised(headers, f"Ticket {self._ticket}"):
-            return Refusal(401, "this address works only once; open the one shown in the terminal")
-        self._ticket = None
-        return Refusal(200, self.token)
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
 
+        await (self._refusal(scope["path"], Headers(scope=scope)) or self.app)(scope, receive, sent)
 
-def foreign(path: str, headers: Headers, hosts: tuple[str, ...]) -> Refusal | None:
-    """Why a request is another page's; None if it may be ours."""
-    host = headers.get("host", [])
-    if len(host) != 1 or host[0] not in hosts:
-        return Refusal(421, f"this server answers to {hosts[0]} only")
-    origin = headers.get("origin", [f"http://{host[0]}"])
-    if origin != [f"http://{host[0]}"]:
-        return Refusal(403, "pages of other sites are not answered")
-    if path.startswith(DATA) and headers.get("sec-fetch-site", ["same-origin"]) != ["same-origin"]:
-        return Refusal(403, "pages of other sites are not answered")
-    return None
+    def _refusal(self, path: str, headers: Headers) -> Response | None:
+        """What a request gets that does not come from our page, or sells its ticket; None if it is to be answered."""
+        host, data = headers.getlist("host"), path.startswith(DATA)
+        if len(host) != 1 or host[0] not in self.hosts:
+            return PlainTextResponse(f"this server answers to {self.hosts[0]} only", 421)
+        foreign = headers.getlist("origin") not in ([], [f"http://{host[0]}"])
+        if foreign or (data and headers.getlist("sec-fetch-site") not in ([], ["same-origin"])):
+            return PlainTextResponse("pages of other sites are not answered", 403)
+        if path == SALE:
+            if self._ticket is None or not authorised(headers, f"Ticket {self._ticket}"):
+                return PlainTextResponse("this address works only once; open the one shown in the terminal", 401)
+            self._ticket = None
+            return PlainTextResponse(self.token)
+        if data and not authorised(headers, f"Bearer {self.token}"):
+            words = "open the address shown in the terminal: this page does not have its token"
+            return PlainTextResponse(words, 401)
+        return None
 
 
 def authorised(headers: Headers, secret: str) -> bool:
     """Whether a request knows a secret; how long the answer takes does not tell how much of it is right."""
-    shown = headers.get("authorization", [])
+    shown = headers.getlist("authorization")
     return len(shown) == 1 and secrets.compare_digest(shown[0].encode("latin-1"), secret.encode("latin-1"))
-
-
-def _with_headers(send: Send) -> Send:
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            message = {**message, "headers": [*message.get("headers", []), *ours]}
-        await send(message)
-
-    return sent
-
-
-async def _say(refused: Refusal, send: Send) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": refused.words.encode()})
 
 
 FOLDER, REPORT = Path(__file__).parent, Path(report.__file__).parent

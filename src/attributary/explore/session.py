@@ -12,6 +12,7 @@ from attributary.changes.period_files import estimate_files, period_tables
 from attributary.errors import InputError
 from attributary.estimates import EXTRAS
 from attributary.explore.estimate_store import EstimateStore, level_gains, open_store
+from attributary.explore.open_table import REMEDIES
 from attributary.explore.plan_tab import (
     CONVERSIONS,
     FANS,
@@ -181,12 +182,6 @@ def _fans(text: str) -> tuple[int, ...]:
     if any(fan > MOST_NODES for fan in fans):
         raise InputError(f"a made-up tree has at most {MOST_NODES:,} nodes; got {text[:40]}")
     return fans
-
-
-REMEDIES: dict[str, str] = {
-    "ratios": "explore the estimates beside it, or make a report of both",
-    "counts": "denoise them first, or explore their estimates; if they are noisy, state their noise with `noise`",
-}
 
 
 @dataclass(frozen=True)
