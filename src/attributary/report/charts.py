@@ -43,7 +43,8 @@ def counts_chart(quantity: Quantity) -> Chart:
     here = np.arange(tree.depth and tree.offsets[level], tree.offsets[level + 1])
     here = here[np.isfinite(est.estimate[here])]
     top = here[np.argsort(-est.estimate[here], kind="stable")[:LARGEST]]
-    names = _apart([numerals.short(label(est, int(v)), 28) for v in top])
+    names = [numerals.short(label(est, int(v)), 28) for v in top]
+    names = [name + "\u200b" * names[:i].count(name) for i, name in enumerate(names)]  # cut short, two may be the same
     rows: list[dict[str, Any]] = [
         {
             "node": name,
@@ -76,19 +77,10 @@ def counts_chart(quantity: Quantity) -> Chart:
         size = (width - (95 if narrow else 150), {"step": ROW})
         return plot(rows, size, layers, y=rows_of("node", names, 84 if narrow else 190))
 
-    return Chart("counts" if quantity.kind == "count" else "largest", _title(quantity, what), words, spec)
-
-
-def _title(quantity: Quantity, level: str) -> str:
-    if quantity.kind == "count":
-        return f"Largest counts by {level}"
     unit = f", in {quantity.unit}" if quantity.unit else ""
-    return f"Largest {'sums of ' if quantity.kind == 'value' else ''}{quantity.called} by {level}{unit}"
-
-
-def _apart(names: list[str]) -> list[str]:
-    """Names that look as they did, and differ: cut short, two may be the same."""
-    return [name + "\u200b" * names[:i].count(name) for i, name in enumerate(names)]
+    kind = {"count": "counts", "value": f"sums of {quantity.called}", "ratio": quantity.called}[quantity.kind]
+    name = "counts" if quantity.kind == "count" else "largest"
+    return Chart(name, f"Largest {kind} by {what}{unit}", words, spec)
 
 
 BOUNDS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of the colours
@@ -134,9 +126,10 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
             "middle": float(start[v] + width[v] / 2),
             "level": est.tree.level_names[i],
             "error": NAMES[int(np.searchsorted(BOUNDS, error[v]))],
-            "label": _fitting(label(est, v), float(width[v]) * (WIDE - 90)),
+            "label": numerals.short(name, letters) if letters >= min(len(name), 4) else "",
         }
         for v, i in zip(wide.tolist(), level.tolist(), strict=True)
+        for name, letters in [(label(est, v), int(width[v] * (WIDE - 90) / LETTER) - 1)]  # as many as have room
     ]
     words = f"{len(rows):,} nodes as wide as their counts, each below its parent, coloured by relative error"
     names = list(est.tree.level_names[:MAP_LEVELS])
@@ -153,12 +146,6 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
         return plot(rows, (width - 90, {"step": MAP_ROW}), layers, y=y)
 
     return Chart("icicle", "Error map", words, spec)
-
-
-def _fitting(label: str, width: float) -> str:
-    """As much of a label as has room, or nothing."""
-    letters = int(width / LETTER) - 1
-    return numerals.short(label, letters) if letters >= min(len(label), 4) else ""
 
 
 # Levels

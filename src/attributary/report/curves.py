@@ -172,7 +172,12 @@ def chart(points: Sequence[Point], name: str = "evaluation") -> Chart:
     sides = {p.called: whose(p.method) for p in points}
     drawn = [p for p in points if p.rmsre >= LEAST] or list(points)
     drawn.sort(key=lambda p: sides[p.called] != "ours")  # dashed lines above solid ones, so that both are seen
-    rows = [_row(p, getattr(p, across), panel(p)) for p in drawn]
+    rows = []
+    for p in drawn:
+        row = {"method": p.called, "x": getattr(p, across), "panel": panel(p), "error": p.rmsre}
+        if p.standard_error >= 0:  # it was simulated: two standard errors to either side
+            row |= {"low": max(p.rmsre - 2 * p.standard_error, 1e-12), "high": p.rmsre + 2 * p.standard_error}
+        rows.append(row)
     last = max(getattr(p, across) for p in points)
     told = [p for p in points if getattr(p, across) == last and panel(p) == panels[0]]
     description = f"Error by method, at {across} = {last:g}: " + "; ".join(f"{p.called} {shown(p.rmsre)}" for p in told)
@@ -188,14 +193,6 @@ def chart(points: Sequence[Point], name: str = "evaluation") -> Chart:
     legend = "; ".join(description for side, description in keys.items() if side in sides.values())
     title += f" ({legend})" * bool(legend)
     return Chart(name, title, description, lambda width: _spec(rows, sides, across, panels, width))
-
-
-def _row(p: Point, x: float, panel: str) -> dict[str, Any]:
-    """A point as charts take it, with two standard errors to either side where it was simulated."""
-    row = {"method": p.called, "x": x, "panel": panel, "error": p.rmsre}
-    if p.standard_error >= 0:
-        row |= {"low": max(p.rmsre - 2 * p.standard_error, 1e-12), "high": p.rmsre + 2 * p.standard_error}
-    return row
 
 
 def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:

@@ -160,7 +160,10 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         measured = shown[0] if shown else None
         lead, table, asked = table_lead(check, measured), table_section(check, measured), []
     else:
-        lead, table, asked = _lead(inputs, shown), None, privacy.facts(plan, shown[0] if shown else None)
+        lead, table, asked = privacy.plan_headline(plan) if plan else [], None, privacy.facts(plan, None)
+        if shown:
+            private = privacy.privacy_sentence(plan, shown[0].estimates, inputs.not_private)
+            lead, asked = [*facts.headline(shown, plan), *filter(None, [private])], privacy.facts(plan, shown[0])
     context: dict[str, Any] = {
         "title": title or _title(inputs, shown),
         "lead": lead,
@@ -211,13 +214,6 @@ def _title(inputs: ReportInputs, shown: Sequence[Quantity]) -> str:
     called = [quantity.called for quantity in shown if quantity.kind != "ratio"]
     called = called or ([measure.called for measure in plan.spec.asked] if plan else ["conversions"])
     return privacy.title(names, called)
-
-
-def _lead(inputs: ReportInputs, shown: Sequence[Quantity]) -> list[str]:
-    if not shown:
-        return privacy.plan_headline(inputs.plan) if inputs.plan else []
-    private = privacy.privacy_sentence(inputs.plan, shown[0].estimates, inputs.not_private)
-    return [*facts.headline(shown, inputs.plan), *([private] if private else [])]
 
 
 # Sections
