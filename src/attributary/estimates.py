@@ -469,13 +469,13 @@ def suspects(est: Estimates, implausible: Bools, most: int) -> tuple[int, list[S
     _, one_of_each = np.unique(tree.parent[beyond[leaf]], return_index=True)
     nodes = np.concatenate([beyond[~leaf], beyond[leaf][one_of_each]])
     order = np.lexsort((tree.level[nodes], -np.round(size[nodes], 6)))
-    return len(nodes), [_suspect(est, tree, int(v)) for v in nodes[order[:most]]]
-
-
-def _suspect(est: Estimates, tree: Tree, node: int) -> Suspect:
-    name, nodes = tree.name(node), np.array([node])
-    if tree.is_leaf[node]:
-        nodes = np.flatnonzero((tree.parent == tree.parent[node]) & tree.is_leaf & est.measured)
-        if len(nodes) > 1:
-            name = f"the {len(nodes):,} leaves of {tree.name(int(tree.parent[node]))} together"
-    return Suspect(name, float(est.noisy[nodes].sum()), float(est.blue[nodes].sum()), float(est.correction[node]))
+    worst = []
+    for node in nodes[order[:most]].tolist():
+        name, alike = tree.name(node), np.array([node])
+        if tree.is_leaf[node]:
+            alike = np.flatnonzero((tree.parent == tree.parent[node]) & tree.is_leaf & est.measured)
+            if len(alike) > 1:
+                name = f"the {len(alike):,} leaves of {tree.name(int(tree.parent[node]))} together"
+        figures = (est.noisy[alike].sum(), est.blue[alike].sum(), est.correction[node])
+        worst.append(Suspect(name, *map(float, figures)))
+    return len(nodes), worst

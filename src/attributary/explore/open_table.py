@@ -240,13 +240,20 @@ def read_forest(file: Any, name: str, progress: Progress, kept: MeasureRows | No
 
     Of a table of several measures, `kept` names the column and the value of the rows that are looked at.
     """
+    import pyarrow as pa
+
     rows = file.metadata.num_rows if kept is None else kept.rows
     parent, level = np.full(rows, -2, np.int32), np.full(rows, -1, np.int8)
     done = 0
     for batch in file.iter_batches(BLOCK, columns=[*NODE, *([] if kept is None else [kept.column])]):
         if kept is not None:
             batch = kept.of(batch)
-        node, up, depth = (_whole(batch.column(column), column, name) for column in NODE)
+        cells = {column: batch.column(column) for column in NODE}
+        for column, of in cells.items():
+            if not pa.types.is_integer(of.type) or of.null_count:
+                what = f"{of.null_count} empty cells" if of.null_count else str(of.type)
+                raise InputError(f"{name}: column {column!r} holds whole numbers; got {what}")
+        node, up, depth = (of.to_numpy().astype(np.int64) for of in cells.values())
         _refuse(~((node >= 0) & (node < rows)), node, name, f"nodes are numbered from 0 to {rows - 1}; one is")
         _refuse(~((up >= -1) & (up < rows)), up, name, f"a parent is a node from 0 to {rows - 1}, or -1; one is")
         _refuse(~((depth >= 0) & (depth < LEVELS)), depth, name, f"a level is from 0 to {LEVELS - 1}; one is")
@@ -261,16 +268,6 @@ def read_forest(file: Any, name: str, progress: Progress, kept: MeasureRows | No
         v = int(np.argmax(odd))
         raise InputError(f"{name}: a node is one level below its parent; node {v} is on level {level[v]}")
     return Forest(parent, level, children, tuple(np.bincount(level).tolist()))
-
-
-def _whole(column: Any, name: str, path: str) -> NDArray[np.int64]:
-    import pyarrow as pa
-
-    if not pa.types.is_integer(column.type) or column.null_count:
-        what = f"{column.null_count} empty cells" if column.null_count else str(column.type)
-        raise InputError(f"{path}: column {name!r} holds whole numbers; got {what}")
-    whole: NDArray[np.int64] = column.to_numpy().astype(np.int64)
-    return whole
 
 
 def _refuse(bad: NDArray[np.bool_], values: NDArray[np.int64], name: str, rule: str) -> None:

@@ -228,7 +228,10 @@ def open_session(
     latest: list[DenoisedTable] = []
 
     def made() -> Any:
-        latest[:] = [_denoised(str(file), levels, stated, stage)]
+        options = dict(stated)
+        table = read_table(str(file), separator=options.pop("separator", None), sheet=options.pop("sheet", None))
+        figures = columns_of_figures(table, options.pop("value", None))
+        latest[:] = [denoise_table(table, levels, figures, path=str(file), stage=stage, **options)]
         return latest[0].nodes
 
     of_figures = made if sources.figures else None
@@ -273,16 +276,6 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable
     return start_of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
 
 
-def _denoised(
-    path: str, levels: list[str] | None, stated: Mapping[str, Any], stage: Callable[[str], None]
-) -> DenoisedTable:
-    """A table of noisy figures in a file with its estimates, in memory."""
-    options = dict(stated)
-    table = read_table(path, separator=options.pop("separator", None), sheet=options.pop("sheet", None))
-    figures = columns_of_figures(table, options.pop("value", None))
-    return denoise_table(table, levels, figures, path=path, stage=stage, **options)
-
-
 def _sources(path: str, levels: list[str] | None = None, stated: Mapping[str, Any] = MappingProxyType({})) -> Sources:
     """What is in a file, or in the files of a folder; of a folder, whatever else it holds is passed over.
 
@@ -290,7 +283,13 @@ def _sources(path: str, levels: list[str] | None = None, stated: Mapping[str, An
     """
     known = file_kind(path, "explore", levels, stated.get("separator"), stated.get("sheet"))
     if known.kind == "folder":
-        return _folder(path)
+        tables, plan = estimate_files(path), os.path.join(path, "plan.json")
+        if len(tables) > 1:
+            two = f"{tables[0]} and {tables[1]}"
+            raise InputError(f"{path} has more than one table of estimates, {two}; name one of them")
+        if not tables and not os.path.exists(plan):
+            raise InputError(f"there are neither estimates nor a plan in {path}; {TAKES['explore']}")
+        return Sources(tables[0] if tables else None, Plan.load(plan) if os.path.exists(plan) else None)
     if known.kind == "spec":
         return Sources(spec=path)
     if known.kind in ("plan", "JSON"):
@@ -300,14 +299,3 @@ def _sources(path: str, levels: list[str] | None = None, stated: Mapping[str, An
     if known.kind != "estimates":
         known.refuse("explore", REMEDIES.get(known.kind, ""))
     return Sources(estimates=path)
-
-
-def _folder(path: str) -> Sources:
-    tables = estimate_files(path)
-    if len(tables) > 1:
-        raise InputError(f"{path} has more than one table of estimates, {tables[0]} and {tables[1]}; name one of them")
-    plan = os.path.join(path, "plan.json")
-    sources = Sources(tables[0] if tables else None, Plan.load(plan) if os.path.exists(plan) else None)
-    if sources.estimates is None and sources.plan is None:
-        raise InputError(f"there are neither estimates nor a plan in {path}; {TAKES['explore']}")
-    return sources

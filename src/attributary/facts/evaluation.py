@@ -143,7 +143,7 @@ def best(evaluation: Any) -> list[Best]:
     for p in tree_errors(evaluation.points):
         if p.limits is None:
             sure = p.exact or (p.rmsre > AS_GOOD_AS_0 and np.nan_to_num(p.standard_error) < VAGUE * p.rmsre)
-            groups.setdefault(p.point, []).extend([p] * sure)
+            groups.setdefault(p.point, []).extend([p] if sure else [])
     found = []
     for group in groups.values():
         sides: dict[str, list[Point]] = {"paper": [], "ours": [], "baseline": []}
