@@ -41,7 +41,7 @@ DOORS = {
     ("denoising/estimate.py", "report/notebook.py"),
     ("pipeline/denoise_table.py", "facts/quantity.py"),  # Denoised.quantities
     ("denoising/denoise.py", "prior/whole_counts.py"),  # denoise(posterior=True)
-    ("plan/plan.py", "plan/plan_file.py"),  # Plan.load, Plan.save
+    ("plan/plan.py", "plan/file.py"),  # Plan.load, Plan.save
     ("plan/plan.py", "report/notebook.py"),
     ("pipeline/run.py", "report/__init__.py"),  # Run.page
     ("pipeline/run.py", "report/page.py"),

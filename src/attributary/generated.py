@@ -58,13 +58,13 @@ def fixed(what: str, *shape: int) -> Floats:
     return generator(*what.encode()).random(shape)
 
 
-def fixed_normal(what: str, size: int) -> Floats:
-    return normal(fixed(what, size))
+def fixed_normal(what: str, *shape: int) -> Floats:
+    return normal(fixed(what, *shape))
 
 
 def normal(u: Floats) -> Floats:
     """The quantiles of the standard normal distribution."""
-    return np.array([NormalDist().inv_cdf(x) for x in u.tolist()])
+    return np.array([NormalDist().inv_cdf(x) for x in u.ravel().tolist()]).reshape(u.shape)
 
 
 def generator(*key: int) -> np.random.Generator:

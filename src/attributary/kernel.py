@@ -1,6 +1,7 @@
 """kernel: functions compiled by numba, kept on disk for the next process where there is a place; how many threads."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -8,6 +9,20 @@ from typing import Any
 
 Function = Callable[..., Any]
 LIMIT: ContextVar[int | None] = ContextVar("threads", default=None)
+LOADING = 3_000_000  # nodes that NumPy passes through while numba loads
+IN_PYTHON = 30  # a node in plain Python takes as long as so many in NumPy
+_passed = [0]  # up to now, without numba
+
+
+def worth_compiling(nodes: int) -> bool:
+    """Whether to take the compiled way through so many nodes, as NumPy counts them.
+
+    Once numba is loaded, always; before, once all ways up to now, with this one, take longer than loading it.
+    """
+    if "numba" in sys.modules:
+        return True
+    _passed[0] += nodes
+    return _passed[0] >= LOADING
 
 
 def kernel(**options: Any) -> Callable[[Function], Function]:

@@ -31,6 +31,7 @@ from attributary.estimates import (
     label_columns,
 )
 from attributary.tables import place, shown
+from attributary.tables.as_written import PIVOT, UNNAMED
 from attributary.tables.table_columns import floats, is_text_type, words_of
 from attributary.tree import Family, Tree
 from attributary.tree.match import match, with_missing
@@ -60,7 +61,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         there = _with_sums(tree, there, known)
     impressions = _impressions(table, tree, path, levels, rows)
     known = replace(
-        known, figure=_figure(table, tree, there, known.figure), not_private=words_of(table) or known.not_private
+        known, figure=_figure(table, tree, there, known.figure, rows), not_private=words_of(table) or known.not_private
     )
     if rows is None and impressions is None and not set(NODE) <= set(table.column_names):  # ours has all nodes
         tree, there = _with_missing(tree, there)
@@ -122,15 +123,18 @@ def _where(path: str, row: int, rows: Ints | None) -> str:
     return place(path, row if rows is None else int(rows[row]))
 
 
-def _figure(table: Any, tree: Tree, there: dict[str, Floats], stated: str) -> str:
-    """The column of the user's that was denoised: the one stated, or one before the estimates that holds the same."""
+def _figure(table: Any, tree: Tree, there: dict[str, Floats], stated: str, rows: Ints | None) -> str:
+    """The column of the user's that was denoised: the one stated, or one before the estimates that holds the same.
+
+    Ours are conversions, and those of `rows` of a measure have its name.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     names: list[str] = table.column_names
     others = {*tree.attributes, *NODE, *OPTIONAL}
     users = [name for name in names[: names.index("estimate")] if name not in others and name.lower() not in ANYTHING]
-    if stated in users:
+    if stated in users or PIVOT in (table.schema.metadata or {}):
         return stated
     noisy = there.get("noisy", np.full(len(tree), np.nan))[: table.num_rows]
     for name in users:
@@ -142,7 +146,7 @@ def _figure(table: Any, tree: Tree, there: dict[str, Floats], stated: str) -> st
             values = cells.cast(pa.float64(), safe=False).to_numpy()
             if (known := np.isfinite(values)).any() and np.array_equal(values[known], noisy[known]):
                 return name
-    return ""
+    return "" if set(NODE) <= set(names) or rows is not None else UNNAMED
 
 
 def _impressions(table: Any, tree: Tree, path: str, levels: list[str] | None, rows: Ints | None) -> Floats | None:
@@ -237,7 +241,9 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
         levels = levels or stated_levels(table)
         if levels is None:
             return _by_place(table, path)
-        return Tree.from_paths(_labels(table, levels, path), levels, totals=None)
+        return Tree.from_paths(
+            _labels(table, levels, path), levels, fill=PIVOT in (table.schema.metadata or {}), totals=None
+        )
     except RowError as error:
         whole = "" if rows is None else "of the rows of its measure, "
         raise InputError(f"{_where(path, error.row, rows)}: {whole}{error.rule}") from error

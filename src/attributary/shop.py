@@ -7,20 +7,12 @@ very time of an impression; several times after one impression; or without havin
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from attributary.generated import (
-    DAY,
-    OVERALL,
-    amounts,
-    check_size,
-    delay_laws,
-    delays,
-    fixed,
-    fixed_normal,
-    generator,
-    label,
-)
+from attributary import generated
+from attributary.generated import DAY, OVERALL
 from attributary.types import Floats, Ints
 
 ROWS = 200_000  # impressions
@@ -47,8 +39,8 @@ class Shop(NamedTuple):
 
 def shop(rows: int = ROWS, seed: int = 0) -> Shop:
     """Impressions (user, campaign, location, time), as many as `rows`, and conversions (user, time, day, value)."""
-    check_size(rows, seed)
-    draw = generator(DRAWS, seed, 0).random
+    generated.check_size(rows, seed)
+    draw = generated.generator(DRAWS, seed, 0).random
     users = max(1, round(USERS * rows))
     user = (users * draw(rows) ** 1.5).astype(np.int64)
     location = _locations(draw(users))[user]
@@ -57,12 +49,12 @@ def shop(rows: int = ROWS, seed: int = 0) -> Shop:
     user[twin], location[twin], time[twin] = user[twin - 1], location[twin - 1], time[twin - 1]
     campaign = _campaigns(location, draw(rows))
     buyer, bought = _conversions(user, campaign, time, users, draw)
-    value = amounts(draw(len(bought)))
+    value = generated.amounts(draw(len(bought)))
     return Shop(_impressions(user, campaign, location, time, rows, seed), _bought(buyer, bought, value, rows, seed))
 
 
 def _locations(u: Floats) -> Ints:
-    people = np.cumsum(np.exp(0.6 * fixed_normal("people", len(LOCATIONS))))
+    people = np.cumsum(np.exp(0.6 * generated.fixed_normal("people", len(LOCATIONS))))
     where: Ints = np.searchsorted(people, u * people[-1], side="right")
     return where
 
@@ -78,8 +70,8 @@ def _times(u: Floats, v: Floats) -> Ints:
 
 def _campaigns(location: Ints, u: Floats) -> Ints:
     """The campaign of each impression: those that run where the user lives, by their size."""
-    size = np.exp(0.7 * fixed_normal("campaign size", len(CAMPAIGNS)))
-    runs = fixed("campaign runs", len(LOCATIONS), len(CAMPAIGNS)) < 0.7
+    size = np.exp(0.7 * generated.fixed_normal("campaign size", len(CAMPAIGNS)))
+    runs = generated.fixed("campaign runs", len(LOCATIONS), len(CAMPAIGNS)) < 0.7
     runs[:, 1] = True  # brand is everywhere
     chance = np.cumsum(np.where(runs, size, 0.0), axis=1)
     campaign: Ints = (u[:, None] * chance[location, -1:] >= chance[location]).sum(axis=1)
@@ -87,9 +79,9 @@ def _campaigns(location: Ints, u: Floats) -> Ints:
 
 
 def _conversions(user: Ints, campaign: Ints, time: Ints, users: int, draw: Any) -> tuple[Ints, Ints]:
-    appeal = np.exp(0.5 * fixed_normal("appeal", len(CAMPAIGNS)))
+    appeal = np.exp(0.5 * generated.fixed_normal("appeal", len(CAMPAIGNS)))
     led = np.flatnonzero(draw(len(user)) < RATE * appeal[campaign])
-    delay = delays(delay_laws(OVERALL[None]).draw(np.zeros(len(led), np.int64), draw(len(led))))
+    delay = generated.delays(generated.delay_laws(OVERALL[None]).draw(np.zeros(len(led), np.int64), draw(len(led))))
     way, more = draw(len(led)), draw(len(led))
     cases = np.cumsum([AT_ONCE, LATE, AT_THE_END, AT_THE_END])
     late = WINDOW + 1 + (more * 15 * DAY).astype(np.int64)
@@ -104,8 +96,6 @@ def _conversions(user: Ints, campaign: Ints, time: Ints, users: int, draw: Any) 
 
 
 def _impressions(user: Ints, campaign: Ints, location: Ints, time: Ints, rows: int, seed: int) -> Any:
-    import pyarrow as pa
-
     order = np.argsort(time, kind="stable")
     columns = {
         "user": _user_names(user[order]),
@@ -113,12 +103,10 @@ def _impressions(user: Ints, campaign: Ints, location: Ints, time: Ints, rows: i
         "location": pa.array(LOCATIONS).take(pa.array(location[order])),
         "time": pa.array(_clock(time[order])),
     }
-    return pa.table(columns).replace_schema_metadata(label("shop", rows, seed))
+    return pa.table(columns).replace_schema_metadata(generated.label("shop", rows, seed))
 
 
 def _bought(buyer: Ints, time: Ints, value: Floats, rows: int, seed: int) -> Any:
-    import pyarrow as pa
-
     order = np.argsort(time, kind="stable")
     columns = {
         "user": _user_names(buyer[order]),
@@ -126,7 +114,7 @@ def _bought(buyer: Ints, time: Ints, value: Floats, rows: int, seed: int) -> Any
         "day": pa.array(DAYS).take(pa.array(time[order] // DAY % 7)),
         "value": pa.array(value[order]),
     }
-    return pa.table(columns).replace_schema_metadata(label("shop", rows, seed))
+    return pa.table(columns).replace_schema_metadata(generated.label("shop", rows, seed))
 
 
 def _clock(second: Ints) -> NDArray[np.datetime64]:
@@ -134,9 +122,6 @@ def _clock(second: Ints) -> NDArray[np.datetime64]:
 
 
 def _user_names(user: Ints) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.binary_join_element_wise("user", pc.cast(pa.array(user + 1), pa.string()), " ")
 
 

@@ -23,23 +23,25 @@ YOUNG = 60  # seconds in which a temporary file may not have its lock yet
 written: list[str] = []  # the files that this process has put in their place, for whoever is to say so
 
 
-def standard_output() -> BinaryIO:
-    """Standard output for bytes; what goes there counts as written."""
-    written.append("a part to standard output")
-    return sys.stdout.buffer
-
-
 def save(content: str | bytes, path: str) -> None:
     """Writes to a file, or to standard output if the path is `-`; an interrupted write leaves the old file."""
-    data = content.encode() if isinstance(content, str) else content
-    if path == "-":
-        out = standard_output()
-        out.write(data)
-        out.flush()
-        return
+    with output_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def output_file(path: str) -> Iterator[BinaryIO]:
+    """A whole file, or standard output if the path is `-`; an InputError where it cannot be written."""
     try:
-        with whole_file(path) as file:
-            file.write(data)
+        if path == "-":
+            written.append("a part to standard output")
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        else:
+            with whole_file(path) as file:
+                yield file
+    except BrokenPipeError:  # the reader has had enough, as `head` does
+        raise
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from attributary.api.ara.service import aggregation
-from attributary.api.ara.wire import avro, avro_container, avro_records, payload, report_files
+from attributary.api.ara.wire import avro, avro_blocks, payload, report_files
 from attributary.api.ara.wire.aggregatable_report import Report
-from attributary.api.ara.wire.avro_records import BYTES, LONG, record_fields
+from attributary.api.ara.wire.avro_blocks import BYTES, LONG, record_fields
 from attributary.api.ara.wire.payload import Contribution
 from attributary.errors import InputError
 from support.browser_reports import batch
@@ -115,7 +115,7 @@ def test_other_codecs_are_read(codec: str, folder: Path) -> None:
     path = folder / f"{codec}.avro"
     avro.write_domain(str(path), keys)
     with open(path, "rb") as file:
-        [(count, data)] = avro_container.blocks(file, avro_container.read_header(file))
+        [(count, data)] = avro_blocks.blocks(file, avro_blocks.read_header(file))
     packed = pa.compress(data, {"zstandard": "zstd"}.get(codec, codec), asbytes=True)
     packed += zlib.crc32(data).to_bytes(4, "big") if codec == "snappy" else b""
     path.write_bytes(a_file(packed, count, codec=codec, schema=avro.DOMAIN_SCHEMA))
@@ -130,13 +130,13 @@ def test_the_compiled_scan_is_the_slow_one(folder: Path) -> None:
     n = 3000
     keys = rng.integers(0, 2**64, (n, 2), np.uint64) >> rng.integers(0, 64, (n, 2), np.uint64)
     metric = rng.integers(-(2**63), 2**63 - 1, n) >> rng.integers(0, 63, n)
-    path = folder / "avro_records.avro"
+    path = folder / "avro_blocks.avro"
     avro.write_results(str(path), keys, metric)
     with open(path, "rb") as file:
-        header = avro_container.read_header(file)
-        [(count, data)] = avro_container.blocks(file, header)
+        header = avro_blocks.read_header(file)
+        [(count, data)] = avro_blocks.blocks(file, header)
     fields = record_fields(header.schema, {"bucket": BYTES, "metric": LONG})
-    slow, quick = (avro_records.scanned(data, count, fields, 2, many) for many in (False, True))
+    slow, quick = (avro_blocks.scanned(data, count, fields, 2, many) for many in (False, True))
     for read, longs in (slow, quick):
         assert np.array_equal(read, keys) and np.array_equal(longs[:, 0], metric)
     draws = random.Random(1)
@@ -149,9 +149,9 @@ def test_the_compiled_scan_is_the_slow_one(folder: Path) -> None:
         answers = []
         for many in (False, True):
             try:
-                block = avro_records.scanned(bytes(bad), number, fields, 2, many)
+                block = avro_blocks.scanned(bytes(bad), number, fields, 2, many)
                 answers.append((block[0].tolist(), block[1].tolist()))
-            except avro_container.Damaged:
+            except avro_blocks.Damaged:
                 answers.append(([], []))
         assert answers[0] == answers[1], bytes(bad)
 
@@ -218,7 +218,7 @@ def a_file(
     block: bytes, count: int, codec: str = "null", schema: Any = avro.REPORTS_SCHEMA, length: int | None = None
 ) -> bytes:
     """An Avro file of one block that may lie."""
-    e, text = avro_container.encoded, json.dumps(schema).encode()
+    e, text = avro_blocks.encoded, json.dumps(schema).encode()
     head = b"Obj\1" + e(2) + e(11) + b"avro.schema" + e(len(text)) + text
     head += e(10) + b"avro.codec" + e(len(codec)) + codec.encode() + e(0) + b"S" * 16
     return head + e(count) + e(len(block) if length is None else length) + block + b"S" * 16
@@ -232,10 +232,10 @@ HARMFUL: dict[str, tuple[bytes, str]] = {
     "text": (b"bucket,metric\n", "it is not an Avro file"),
     "header cut": (a_file(b"", 0)[:100], "its header is damaged"),
     "marker cut": (a_file(b"", 0)[:-30], "it ends within its header"),
-    "many names": (b"Obj\1" + avro_container.encoded(2**60), "its header is damaged"),
-    "a long name": (b"Obj\1\2" + avro_container.encoded(2**60), "its header is damaged"),
+    "many names": (b"Obj\1" + avro_blocks.encoded(2**60), "its header is damaged"),
+    "a long name": (b"Obj\1\2" + avro_blocks.encoded(2**60), "its header is damaged"),
     "a long number": (b"Obj\1" + b"\xff" * 30, "its header is damaged"),
-    "deep schema": (b"Obj\1\2\x16avro.schema" + avro_container.encoded(200_000) + b"[" * 200_000, "header is damaged"),
+    "deep schema": (b"Obj\1\2\x16avro.schema" + avro_blocks.encoded(200_000) + b"[" * 200_000, "header is damaged"),
     "schema of a number": (a_file(b"", 0, schema="long"), "its schema is not a record"),
     "empty records": (a_file(b"", 2**60, schema=NOTHING), "no field 'payload'"),
     "other kinds": (
@@ -252,7 +252,7 @@ HARMFUL: dict[str, tuple[bytes, str]] = {
     "a long block": (a_file(b"\0\0\0", 1, length=2**60), "goes beyond the end of the file"),
     "a negative block": (a_file(b"\0\0\0", 1, length=-5), "goes beyond the end of the file"),
     "another marker": (a_file(b"\0\0\0", 1)[:-1] + b"T", "does not end in the file's marker"),
-    "a long record": (a_file(avro_container.encoded(2**60), 1), "a record goes beyond the end"),
+    "a long record": (a_file(avro_blocks.encoded(2**60), 1), "a record goes beyond the end"),
     "a negative record": (a_file(b"\1\0\0", 1), "a record goes beyond the end"),
     "more than its records": (a_file(b"\0\0\0\0", 1), "a block is longer than its records"),
     "unknown codec": (a_file(b"\0\0\0", 1, "xz"), "it is packed with 'xz'; pack it with one of null, deflate"),
@@ -289,9 +289,9 @@ def packed(data: bytes, codec: str) -> bytes:
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
 def test_a_block_unpacks_into_64_mebibytes_at_most(codec: str) -> None:
     most = packed(bytes(2**26), codec)
-    assert avro_container.unpacked(most, codec) == bytes(2**26)
+    assert avro_blocks.unpacked(most, codec) == bytes(2**26)
     with pytest.raises(ValueError, match="too long"):
-        avro_container.unpacked(packed(bytes(2**26 + 1), codec), codec)
+        avro_blocks.unpacked(packed(bytes(2**26 + 1), codec), codec)
 
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
@@ -306,7 +306,7 @@ def test_reports_that_are_mostly_padding_are_read_however_well_they_pack(
     for i in range(0, 60, in_block):
         avro.write_reports(str(plain), reports[i : i + in_block])
         with open(plain, "rb") as file:
-            [(count, data)] = avro_container.blocks(file, avro_container.read_header(file))
+            [(count, data)] = avro_blocks.blocks(file, avro_blocks.read_header(file))
         part = a_file(packed(data, codec), count, codec=codec)
         content += part[len(a_file(b"", 0, codec=codec)) - 18 :] if content else part
         assert codec != "zstandard" or len(data) > 200 * len(packed(data, codec)) or in_block == 1
@@ -348,12 +348,12 @@ def test_a_damaged_block_costs_itself_alone(folder: Path) -> None:
     avro.write_reports(str(path), batch([[(i + 1, 1)] for i in range(3 * avro.REPORTS_IN_BLOCK)]))
     content = bytearray(path.read_bytes())
     with open(path, "rb") as file:
-        header = avro_container.read_header(file)
-        size = len(next(avro_container.blocks(file, header))[1])
+        header = avro_blocks.read_header(file)
+        size = len(next(avro_blocks.blocks(file, header))[1])
     content[header.end + size + 22] ^= 255  # in the second block's beginning
     path.write_bytes(content)
     found = read(path)
-    damage = [row for row in found if isinstance(row, avro_container.Damaged)]
+    damage = [row for row in found if isinstance(row, avro_blocks.Damaged)]
     assert len(damage) == 1 and len(found) == 2 * avro.REPORTS_IN_BLOCK + 1
     path.write_bytes(bytes(path.read_bytes()[:-100]))
     assert len(read(path)) == avro.REPORTS_IN_BLOCK + 2
@@ -364,7 +364,7 @@ def test_markers_without_end_are_passed_over_in_proportion(folder: Path) -> None
     start = time.process_time()
     path.write_bytes(a_file(b"\0\0\0", 1) + b"S" * 16 * 160_000)
     found = read(path)
-    assert len(found) == 2 and found[0] == [b""] * 3 and isinstance(found[1], avro_container.Damaged)
+    assert len(found) == 2 and found[0] == [b""] * 3 and isinstance(found[1], avro_blocks.Damaged)
     assert time.process_time() - start < 5  # it took minutes of a machine when every marker cost a megabyte
 
 
@@ -411,7 +411,7 @@ def test_any_schema_is_taken_or_refused(folder: Path, odd: Any, where: int) -> N
     "schema", ['{"type": ' + "9" * 5000 + "}", "[" * 3000 + "]" * 3000, '"\\ud800"', '{"a": NaN}', "\xff"]
 )
 def test_texts_that_are_no_schema_are_refused(folder: Path, schema: str) -> None:
-    text, e = schema.encode("latin-1"), avro_container.encoded
+    text, e = schema.encode("latin-1"), avro_blocks.encoded
     path = folder / "odd.avro"
     path.write_bytes(b"Obj\1" + e(1) + e(11) + b"avro.schema" + e(len(text)) + text + e(0) + b"S" * 16)
     for reader in READERS:

@@ -11,13 +11,18 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from uuid import UUID
 
 import cbor2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attributary.api.ara.service.batch import FAULTS_KEPT, Rules, once, parts
+from attributary.api.ara.service import batch as batches
+from attributary.api.ara.service import report_ids
+from attributary.api.ara.service.batch import FAULTS_KEPT, Rules, parts
+from attributary.api.ara.service.report_ids import ReportIds
 from attributary.api.ara.wire import avro, encryption, payload, report_files
 from attributary.api.ara.wire.aggregatable_report import Report, build, from_json, to_json
 from attributary.api.ara.wire.encryption import read_private_keys
@@ -266,7 +271,7 @@ def test_ids_in_capitals_are_the_same_ids(tmp_path: Path) -> None:
     again = Report(one.shared_info.replace("abc", "ABC"), one.payload)
     avro.write_reports(str(tmp_path / "r.avro"), [one, again])
     [part] = parts([str(tmp_path / "r.avro")])
-    assert once(part, set()).tolist() == [True, False]
+    assert ReportIds().add(part.report_ids).tolist() == [True, False]
 
 
 BODY = {"payload": "AAAA", "key_id": "k"}
@@ -562,19 +567,36 @@ def test_a_folder_without_reports_is_refused(tmp_path: Path) -> None:
         list(parts([str(tmp_path / "*.avro")]))
 
 
+@settings(max_examples=examples(60), deadline=None)
+@given(numbers=st.lists(st.lists(st.none() | st.integers(0, 30), max_size=9), max_size=9), few=st.integers(0, 9))
+def test_report_ids_are_told_apart_and_kept_in_order(numbers: list[list[int | None]], few: int) -> None:
+    """As a set of texts would; some ids begin or end with zeros."""
+    seen, known = ReportIds(), set[str]()
+    with patch.object(report_ids, "FEW", few):
+        for some in numbers:
+            ids = [None if i is None else str(UUID(int=i << (8 * (i % 16)))) for i in some]
+            new = [one is not None and one not in {*known, *ids[:i]} for i, one in enumerate(ids)]
+            assert seen.add(ids).tolist() == new
+            known |= {one for one in ids if one is not None}
+            assert len(seen) == len(known)
+    assert list(seen) == sorted(known)
+
+
 @pytest.mark.sweep
-def test_processes_give_what_one_gives(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sealed", [True, False])
+def test_processes_give_what_one_gives(sealed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "IN_CLEAR", 0)
     path = str(tmp_path / "r.avro")
     text = info().to_json()
-    sealed = encryption.encrypt(payload.encode([Contribution(1, 2)]), text, PUBLIC)
-    many = [Report(text, sealed)] * 8400
+    clear = payload.encode([Contribution(1, 2)])
+    many = [Report(text, encryption.encrypt(clear, text, PUBLIC) if sealed else clear)] * 8400
     many[4000] = Report(text, b"")
     avro.write_reports(path, many)
-    one, two = (list(parts([path], PRIVATE, processes)) for processes in (1, 2))
+    one, two = (list(parts([path], PRIVATE if sealed else None, processes)) for processes in (1, 2))
     assert (
         [len(part.report_ids) for part in one]
         == [len(part.report_ids) for part in two]
-        == [2048, 2047, 2048, 2048, 208]
+        == [2048, 2048 - sealed, 2048, 2048, 208]
     )
     assert [part.faults for part in one] == [part.faults for part in two]
     assert "report 4001" in two[1].faults[0]

@@ -110,7 +110,7 @@ def test_which_region_grew(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     said = attributary("report", counts, "--periods", "week=W5..W8,W9..W12", "-o", page).stderr
     assert "Visits grew from W5..W8 to W9..W12" in said
-    assert "Of 2 region nodes, 1 changed: South grew, +" in said
+    assert "Of 2 rows of region, 1 changed: South grew, +" in said
     html = page.read_text()
     assert "parts of one table" in html and "the noise of each is its own" not in html
     attributary("report", counts, "-o", page)

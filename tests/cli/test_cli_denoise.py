@@ -241,11 +241,12 @@ def test_summary_of_a_sound_table(tmp_path: Path) -> None:
     table = Tree.from_paths({k: [v or None for v in laplace_table(1)[k]] for k in "ab"}, ["a", "b"])
     fell = [1 - denoise(table, laplace_table(1)["noisy"], 2.0).variance[table.level == i].mean() / 2 for i in (0, 1)]
     lines = result.stderr.splitlines()
-    assert lines[0].startswith("630 nodes in 2 levels; 12,030 in all, give or take ")
+    assert lines[0].startswith("630 rows in 2 levels; 12,030 in all, give or take ")
     assert lines[2].split()[:3] == ["a", "30", "2"] and lines[2].split()[4] == f"−{fell[0]:.1%}"
     assert lines[3].split()[:3] == ["b", "600", "2"] and lines[3].split()[4] == f"−{fell[1]:.1%}"
     assert (
-        "the noise is as large as stated" in result.stderr and "no implausible correction (threshold " in result.stderr
+        "the noise is as large as stated" in result.stderr
+        and "no figure is off by more than noise explains (threshold " in result.stderr
     )
     assert lines[-1] == f"630 rows written to {out}"
 
@@ -265,9 +266,9 @@ def test_summary_names_implausible_figures(shape: str) -> None:
         table["noisy"][30 + 20 * family] += 500 - 50 * family
     result = run("--variance", "2", "--noise", shape, levels="a,b", data=csv_of(pa.table(table)))
     lines = result.stderr.splitlines()
-    start = next(i for i, line in enumerate(lines) if "figures are off by far more than noise explains" in line)
+    start = next(i for i, line in enumerate(lines) if "figures are off by more than noise explains" in line)
     # One leaf of each family is wrong, but all that is known is that the sum of the leaves does not fit their parent.
-    assert lines[start].startswith(f"{8 * 21} figures are off by far more than noise explains (threshold ")
+    assert lines[start].startswith(f"{8 * 21} figures are off by more than noise explains (threshold ")
     parent, leaves = table["noisy"][0], sum(table["noisy"][30:50])
     assert lines[start + 1].startswith(f"  a=0: noisy {parent:,.0f} → estimate ")
     assert lines[start + 2].startswith(f"  the 20 leaves of a=0 together: noisy {leaves:,.0f} → estimate ")
@@ -278,7 +279,7 @@ def test_summary_names_implausible_figures(shape: str) -> None:
 
 def test_one_implausible_figure_in_a_chain() -> None:
     result = run("--variance", "1", levels="a,b", value="n", data="a,b,n\nx,,100\nx,y,5\n")
-    assert "2 figures are off by far more than noise explains (threshold " in result.stderr
+    assert "2 figures are off by more than noise explains (threshold " in result.stderr
     assert "  a=x, b=y: noisy 5.0 → estimate 52.5 (+67.2)\n" in result.stderr
 
 

@@ -135,7 +135,7 @@ def test_splits_of_roots_and_roots_without_history() -> None:
     assert "first of 3" in said and "conversions" not in next(x for x in said.splitlines() if x.startswith("first of"))
     named = done("split.toml", "--prior", "counts.csv", "--protected", "--tree", "tree.csv")
     assert "largest of 3" in named and row(named, "999")[0] == "0"
-    assert "5 nodes are new since then; 1 of them are values of campaign and take the default split" in said
+    assert "5 rows are new since then; 1 of them are values of campaign and take the default split" in said
     assert "27 of its leaves, with many conversions, are not in the tree" in said
     assert "27 of its leaves, with" in named and "left out; the first is campaign=101, location=Paris, day=mon" in named
     assert "median error within a campaign" in said
@@ -206,12 +206,10 @@ def test_levels_are_told_by_their_nodes_too() -> None:
     for level in Plan.load("plan.json").expected.levels:
         assert level.worst is not None and level.median is not None
         named = f"worst: {level.worst.name}, {level.worst.count:,.4g} conversions, {level.worst.error:.1%}"
-        assert re.search(
-            rf"^{level.level}: .*median node {level.median:.1%}; .*{re.escape(named)}$", said, re.MULTILINE
-        )
+        assert re.search(rf"^{level.level}: .*median {level.median:.1%}; .*{re.escape(named)}$", said, re.MULTILINE)
     assert "typical" not in said
     alone = done("spec.toml", "--tree", "counts.csv")
-    assert re.search(r"^day: median node \d+\.\d%; worst \d+\.\d%$", alone, re.MULTILINE)  # no prior, no node to name
+    assert re.search(r"^day: median \d+\.\d%; worst \d+\.\d%$", alone, re.MULTILINE)  # no prior, no node to name
 
 
 def test_period_by_period() -> None:
@@ -298,7 +296,7 @@ def test_what_a_new_plan_changes_for_each_campaign_is_told() -> None:
 def test_plans_by_node_have_two_files() -> None:
     said = done("spec.toml", "--prior", "counts.csv", "--method", "per-node", "-o", "plan.json")
     assert os.path.exists("plan.nodes.parquet") and Plan.load("plan.json").nodes.num_rows == 5 + 11 + 33
-    assert "note: contributions by node" in said
+    assert "note: contributions by row" in said
 
 
 def test_wishes_and_protected_counts() -> None:
@@ -475,7 +473,7 @@ def test_the_tree_is_read_as_keys_reads_impressions(monkeypatch: pytest.MonkeyPa
         assert keys.exit_code == 0, keys.output
         plan_of[given] = read_table("q/tree.parquet").num_rows
     words = plan("called.toml", "--tree", "clicks/*.csv").stderr
-    assert plan_of == {"clicks/*.csv": 27, "clicks": 27, "clicks/0.csv": 9} and "27 nodes" in words, words
+    assert plan_of == {"clicks/*.csv": 27, "clicks": 27, "clicks/0.csv": 9} and "27 rows" in words, words
     words = plan("called.toml", "--tree", "s3://bucket/clicks.csv").stderr
     assert words == (
         "error: s3://bucket/clicks.csv is an address, which only counting reads; copy the file, or give counts of it\n"

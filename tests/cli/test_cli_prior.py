@@ -132,7 +132,7 @@ def test_a_plan_for_an_average_period_of_the_last_tree(tmp_path: Path) -> None:
     command = ["plan", str(tmp_path / "spec.toml"), "--prior", str(tmp_path / "weeks"), "-o", str(tmp_path / "p.json")]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 0, result.stderr
-    assert result.stderr.startswith("6 nodes in 2 levels")  # a is gone
+    assert result.stderr.startswith("6 rows in 2 levels")  # a is gone
     assert "2 periods (1 to 2), discount 0.8, 356 conversions in an average period" in result.stderr
 
 

@@ -41,8 +41,8 @@ def test_standard_output_and_a_title_of_its_own(run: Path) -> None:
 
 
 def test_tau_is_the_plans_unless_told(run: Path) -> None:
-    assert "τ = 10 " in report(run, "-o", "-", "-q").stdout
-    assert "τ = 3 " in report(run, "-o", "-", "-q", "--tau", "3").stdout
+    assert "counts below 10 are judged as if they were 10 (τ)" in report(run, "-o", "-", "-q").stdout
+    assert "below 3 are judged as if they were 3 (τ)" in report(run, "-o", "-", "-q", "--tau", "3").stdout
 
 
 @pytest.mark.parametrize(("ending", "begins"), [("svg", b"<svg"), ("png", b"\x89PNG")])
@@ -67,13 +67,13 @@ def test_a_table_of_denoise_says_its_levels(ending: str, value: str, leaves: boo
     out = tmp_path / f"out.{ending}"
     assert CliRunner().invoke(main, [*args, "--variance", "8,4", "-o", str(out), "-q"]).exit_code == 0
     result = report(out, "-o", tmp_path / "p.html")
-    assert result.exit_code == 0 and "Conversions by campaign and day" in (tmp_path / "p.html").read_text()
+    assert result.exit_code == 0 and "Figures by campaign and day" in (tmp_path / "p.html").read_text()
     table = read_table(str(out))
     bare = table.select([name for name in table.column_names if name != "levels"]).replace_schema_metadata({})
     write_table(bare, str(tmp_path / "bare.csv"))
     assert "give them with --levels" in report(tmp_path / "bare.csv", "-o", tmp_path / "p.html").stderr
     result = report(tmp_path / "bare.csv", "--levels", "campaign, day", "-o", tmp_path / "p.html")
-    assert result.exit_code == 0 and "Conversions by campaign and day" in (tmp_path / "p.html").read_text()
+    assert result.exit_code == 0 and "Figures by campaign and day" in (tmp_path / "p.html").read_text()
 
 
 def test_levels_that_a_table_states_but_lacks_are_asked_for(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_page_says_of_the_noise_what_the_terminal_says(
     assert [float(x) for x in table.column("noise_variance").to_pylist()] == [8, 4, 4] * 2
     told = [] if ending == "parquet" else ["--noise", shape]
     html = report(out, *told, "-o", "-", "-q").stdout
-    assert f"(z = {z[1]})" in html
+    assert f'title="z = {z[1]}"' in html
     assert "Noisy error" in html
 
 

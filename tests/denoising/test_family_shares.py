@@ -1,6 +1,5 @@
 """Prediction by shares: equal to exact least squares with one more figure for each share, compiled and not."""
 
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +11,7 @@ from attributary import Measurements, Prior, Tree, denoise
 from support.effort import examples, first_of
 from support.exact import HUGE, incidence, invert
 from support.forests import NAMED, Case, cases, grown
+from support.runners import running
 
 
 @st.composite
@@ -87,17 +87,17 @@ def test_shares_known_exactly(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", first_of(NAMED))
-def test_compiled_equals_lists(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_equals_lists(name: str) -> None:
     tree = grown(400, 3) if name == "twins" else Tree.from_parents(NAMED[name])
     rng = np.random.default_rng(1)
     noisy, variance = rng.normal(20, 9, len(tree)), 10 ** rng.uniform(-3, 3, len(tree))
     variance[rng.random(len(tree)) < 0.2] = np.inf
     prior = Prior(noisy, share=_even(tree), spread=np.where(rng.random(len(tree)) < 0.2, np.inf, variance[::-1]))
     for how in (None, "top-down"):
-        monkeypatch.setattr(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", 10**9)
-        lists = denoise(tree, noisy, variance, prior=prior, nonnegative=how)
-        monkeypatch.setattr(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", 0)
-        compiled = denoise(tree, noisy, variance, prior=prior, nonnegative=how)
+        with running("plain"):
+            lists = denoise(tree, noisy, variance, prior=prior, nonnegative=how)
+        with running("compiled"):
+            compiled = denoise(tree, noisy, variance, prior=prior, nonnegative=how)
         assert np.allclose(lists.count, compiled.count, rtol=1e-9, atol=1e-9)
         assert np.allclose(lists.variance, compiled.variance, rtol=1e-9)
 
@@ -221,16 +221,17 @@ def test_exact_shares_and_exact_figures_that_contradict_each_other() -> None:
         denoise(tree, [9, 4, 6], [0, 0, 0], prior=Prior(np.zeros(3), **GOOD))
 
 
-def test_means_join_in_one_sweep_as_they_do_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_means_join_in_one_sweep_as_they_do_in_numpy() -> None:
     tree, rng = grown(500, 1), np.random.default_rng(4)
     noisy, mean = rng.normal(9, 9, len(tree)), rng.normal(9, 9, len(tree))
     variance, wide = (np.where(rng.random(len(tree)) < 0.2, np.inf, rng.random(len(tree)) + 0.1) for _ in range(2))
     noisy[variance == np.inf] = np.nan
-    lists = denoise(tree, noisy, variance, prior=Prior(mean, wide))
-    monkeypatch.setattr(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", 0)
-    compiled = denoise(tree, noisy, variance, prior=Prior(mean, wide))
+    with running("plain"):
+        lists = denoise(tree, noisy, variance, prior=Prior(mean, wide))
+    with running("compiled"):
+        compiled = denoise(tree, noisy, variance, prior=Prior(mean, wide))
     assert np.allclose(lists.count, compiled.count) and np.allclose(lists.variance, compiled.variance)
-    with pytest.raises(ValueError, match="0 or more"):
+    with running("compiled"), pytest.raises(ValueError, match="0 or more"):
         denoise(tree, noisy, variance, prior=Prior(mean, -wide))
 
 

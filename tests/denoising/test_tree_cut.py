@@ -1,10 +1,8 @@
 """A forest in pieces gives the same answer as in one piece; here without Spark, which only carries the tables."""
 
-import sys
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 from zlib import crc32
 
 import numpy as np
@@ -29,6 +27,7 @@ from attributary.denoising.cluster.pieces import (
 from attributary.errors import InputError
 from support.effort import examples
 from support.forests import Case, cases
+from support.runners import RUNNERS, running
 
 ADDED = ["estimate", "variance", "low", "high", "correction"]
 
@@ -131,11 +130,11 @@ SHAPES = st.sampled_from(["laplace", "dlap", "normal"])
 ODD = cases(most=14, spread=3.0, special=(0.0, np.inf, np.inf)).map(honoured)
 
 
-@pytest.mark.parametrize("compiled_from", [0, 100], ids=["compiled", "numpy"])
+@RUNNERS
 @settings(max_examples=examples(60), deadline=None)
 @given(case=cases(most=14, spread=3.0), cut=CUTS, parts=PARTS, shape=SHAPES)
-def test_a_cut_changes_nothing(compiled_from: int, case: Case, cut: int, parts: int, shape: str) -> None:
-    with patch.object(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", compiled_from):
+def test_a_cut_changes_nothing(runner: str, case: Case, cut: int, parts: int, shape: str) -> None:
+    with running(runner):
         agree(*in_paths(case), cut, parts, shape=shape)
 
 

@@ -22,7 +22,7 @@ from attributary.evaluate.methods import Method
 from attributary.evaluate.user_cases import limited_cases
 from attributary.facts.evaluation import read_evaluation
 from attributary.plan import make_plan
-from attributary.plan.level_shares import shares
+from attributary.plan.problem import shares
 from attributary.prior import from_counts
 from attributary.prior.earlier import Profile, profile
 from attributary.spec import Measure, Spec

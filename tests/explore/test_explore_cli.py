@@ -94,11 +94,11 @@ def test_two_runs_have_two_tokens() -> None:
     ("arguments", "words"),
     [
         ([], "made-up counts, 12 × 20 × 14"),
-        (["spec.toml", "--prior", "counts.csv"], "6 nodes, counts from counts.csv"),
-        (["estimates.parquet"], "82 nodes, estimates from estimates.parquet"),
-        (["run"], "7 nodes, estimates from run/estimates.parquet"),
+        (["spec.toml", "--prior", "counts.csv"], "6 rows, counts from counts.csv"),
+        (["estimates.parquet"], "82 rows, estimates from estimates.parquet"),
+        (["run"], "7 rows, estimates from run/estimates.parquet"),
         (["run/plan.json"], "the plan's levels and their sizes"),
-        (["logs.toml"], "6 nodes, counts from the logs of logs.toml"),
+        (["logs.toml"], "6 rows, counts from the logs of logs.toml"),
     ],
 )
 def test_the_plan_tab_begins_with_what_there_is(arguments: list[str], words: str) -> None:

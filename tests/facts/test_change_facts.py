@@ -43,7 +43,7 @@ def verdict_of(sentence: str) -> str:
 def root_of(html: str) -> str:
     """The row of the first root on a page, among all nodes."""
     shown = lines(html)
-    return next(line for line in shown[shown.index("Every node") :] if line.startswith("a "))
+    return next(line for line in shown[shown.index("Every row") :] if line.startswith("a "))
 
 
 def test_a_headline_never_contradicts_the_row_of_its_node() -> None:

@@ -331,8 +331,10 @@ def test_the_five_renderers_show_the_same_figures_of_estimates(shop: Path) -> No
     for renderer, text in texts.items():
         said = plain(text).replace(" %", "%")
         assert f"{total.count:,.0f} " in said and f"give or take {high - total.count:,.0f} (95% interval)" in said
-        assert f"(z = {fit.z:.1f})" in said and "oise is as large as stated" in said, renderer
-        assert f"o implausible correction (threshold {plausibility(est).threshold:.1f} standard dev" in said, renderer
+        threshold = f" (threshold {plausibility(est).threshold:.1f} standard deviations)"
+        z, threshold = ("", "") if renderer == "on_page" else (f" (z = {fit.z:.1f})", threshold)  # a page is for all
+        assert f"oise is as large as stated{z}" in said, renderer
+        assert f"o figure is off by more than noise explains{threshold}" in said, renderer
     rows_of_page, shown = json.loads("[" + SHOWN["estimates_in_explorer"]().replace("\n}\n{", "\n},{") + "]")
     named = {f"s{i}" for i in range(6)}
     assert rows_of_page["table"]["called"] == "visits" and {row["label"] for row in shown["rows"]} == named
@@ -353,12 +355,12 @@ def noise_said(*options: str, file: str = "visits.csv", ending: str = "parquet")
 
 def test_trouble_comes_first_wherever_estimates_are_told(shop: Path) -> None:
     said = noise_said("--noise", "laplace:scale=0.01")
-    words = r"he noise is far larger than stated \(z = [\d,.]+\): do not use these figures"
-    trouble = re.search(words, said["terminal"])
+    words = "he noise is far larger than stated: do not use these figures; is the scale right[?]"
+    trouble = re.search(rf"{words} \(z = [\d,.]+\)", said["terminal"])
     assert trouble and trouble.start() < said["terminal"].index("give or take")
     lead = said["page"].splitlines()[4]
     assert re.match(f"T{words}", lead)
-    assert "If the noise were as stated, 5," in lead and lead.index("z = ") < lead.index("give or take")
+    assert "If the noise were as stated, 5," in lead and lead.index("do not use") < lead.index("give or take")
 
 
 def test_noise_that_nobody_stated_is_not_said_to_be_as_stated(shop: Path) -> None:

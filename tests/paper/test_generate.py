@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from attributary.errors import InputError
-from attributary.generated import GENERATED, OVERALL, VERSION, amounts, delay_laws, delays, laws
+from attributary.generated import GENERATED, OVERALL, VERSION, amounts, delay_laws, delays, label, laws
 from attributary.paper import KINDS, generate
 from attributary.paper.camb import camb_stream, campaigns
 from attributary.paper.csscl import PARTNERS, REVENUE, countries, csscl_stream, partners
@@ -41,7 +41,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory, connection: Any) -> dict[str,
 
 
 def everything(stream: Stream) -> pa.Table:
-    return pa.Table.from_batches(map_blocks(stream, lambda batch: batch, 1), stream.schema_with_label())
+    schema = stream.schema.with_metadata(label(stream.kind, stream.rows, stream.seed))
+    return pa.Table.from_batches(map_blocks(stream, lambda batch: batch, 1), schema)
 
 
 # The published figures

@@ -96,7 +96,7 @@ def test_without_noise_in_sight_it_says_why() -> None:
             (5.0, ["--noise", "laplace:scale=5"], ["Noise: as stated."]),
             (5.0, ["--std", "2", "--noise", "normal"], ["Noise: higher than stated."]),
             (5.0, ["--noise", "normal"], ["as estimated"]),
-            (0.0, [], ["It adds up", "neither stated nor seen"]),
+            (0.0, [], ["It adds up", "not stated, and cannot be estimated"]),
         ]
     ),
 )

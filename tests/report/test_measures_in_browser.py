@@ -83,7 +83,7 @@ def test_ratios_have_neither_noise_nor_sums(tabs: Tabs, whole: Path, run: Path) 
 def test_keys_switch_and_filters_stay(tabs: Tabs, whole: Path) -> None:
     tab = ready(tabs(), whole)
     tab.fill("#filter", "paris")
-    told(tab, "nodes match")
+    told(tab, "rows match")
     before = cells(tab, 0)
     tab.focus(f"{SWITCH}:checked")
     tab.keyboard.press("ArrowRight")

@@ -50,7 +50,7 @@ def test_a_plan_shows_its_levels_and_what_they_cost() -> None:
     assert ": changing that conversion&#x27;s day (Definition 1 of the paper)" in plan_html(plan)
     assert "not measured: summed from the levels below" in plan_html(make_plan(spec(), tree, none(tree), "leaves"))
     assert "the split differs by a" in plan_html(make_plan(spec(split_by="a"), tree, prior, "equal"))
-    assert "the split differs by node" in plan_html(make_plan(spec(), tree, prior, "per-node"))
+    assert "the split differs by row" in plan_html(make_plan(spec(), tree, prior, "per-node"))
 
 
 def test_a_table_escapes_everything_that_it_is_given() -> None:

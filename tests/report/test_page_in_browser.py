@@ -60,7 +60,7 @@ def told(tab: Any, words: str) -> None:
 
 
 def number(text: str) -> float:
-    plain = text.replace("implausible", "").replace("σ", "").replace("%", "").replace(",", "").replace("−", "-")
+    plain = text.replace("implausible", "").replace("×", "").replace("%", "").replace(",", "").replace("−", "-")
     return float(plain.strip()) if plain.strip() != "–" else float("nan")
 
 
@@ -74,9 +74,9 @@ def focused(tab: Any) -> str:
 def test_a_lone_total_is_open(tabs: Tabs, folder: Path) -> None:
     write_table(estimates(Tree.from_parents([-1, 0, 0, 1])), str(folder / "alone.parquet"))
     tab = ready(tabs(), write(folder / "alone.html", folder / "alone.parquet"))
-    assert tab.inner_text("#status") == "4 nodes; 3 rows shown"
+    assert tab.inner_text("#status") == "4 rows; 3 shown"
     tab.click("#close")
-    assert tab.inner_text("#status") == "4 nodes; 1 row shown"
+    assert tab.inner_text("#status") == "4 rows; 1 shown"
 
 
 def test_it_opens_with_the_roots_and_their_figures(tabs: Tabs, whole: Path, run: Path) -> None:
@@ -96,7 +96,7 @@ def test_it_opens_with_the_roots_and_their_figures(tabs: Tabs, whole: Path, run:
     errors = [np.sqrt(row["variance"]) / max(10, row["estimate"]) for row in below]
     assert [number(cell[5]) for cell in shown] == pytest.approx(np.multiply(errors, 100), rel=0.06)
     tab.click("#close")
-    assert tab.inner_text("#status") == "528 nodes; 8 rows shown"
+    assert tab.inner_text("#status") == "528 rows; 8 shown"
     headings = tab.eval_on_selector_all("h2", "all => all.map(h => h.textContent)")
     assert headings == [
         *("Counts", "Tree", "Error map", "Accuracy", "Budget and expected error", "Query and privacy", "Evaluation"),
@@ -136,7 +136,7 @@ def test_all_can_be_opened(tabs: Tabs, whole: Path) -> None:
     tab = ready(tabs(), whole)
     tab.click("#deeper")
     tab.click("#deeper")
-    assert tab.inner_text("#status") == "528 nodes; 528 rows shown"
+    assert tab.inner_text("#status") == "528 rows; 528 shown"
     assert sorted(tab.eval_on_selector_all(ROWS, "rows => rows.map(r => Number(r.dataset.node))")) == list(range(528))
 
 
@@ -183,7 +183,7 @@ def test_a_filter_shows_what_matches_and_what_stands_above_it(tabs: Tabs, whole:
     told(tab, "0 of 528")
     assert cells(tab, 0) == []
     tab.fill("#filter", "")
-    told(tab, "528 nodes;")
+    told(tab, "528 rows;")
     assert len(cells(tab, 0)) == 8
 
 
@@ -347,7 +347,7 @@ def test_without_scripts_everything_but_tree_and_map_is_there(tabs: Tabs, whole:
 
 def test_all_of_a_large_tree_can_be_reached_and_little_of_it_is_drawn(tabs: Tabs, large: Path) -> None:
     tab = ready(tabs(), large)
-    assert tab.inner_text("#status") == "102,100 nodes; 100 rows shown"
+    assert tab.inner_text("#status") == "102,100 rows; 100 shown"
     for level in ("1", "2"):
         tab.locator(f'{ROWS}[aria-level="{level}"]').last.click()
     assert tab.locator(ROWS).last.inner_text().startswith("node 102099")
@@ -374,7 +374,7 @@ def test_a_large_family_comes_in_parts(tabs: Tabs, folder: Path) -> None:
 
 def test_a_cut_tree_says_what_is_left_out(tabs: Tabs, folder: Path, run: Path) -> None:
     tab = ready(tabs(), write(folder / "cut.html", run / "estimates.parquet", nodes=60))
-    assert "This page shows 60 nodes" in tab.inner_text("#tree") and "468 smaller ones are left out" in tab.inner_text(
+    assert "This page shows 60 rows" in tab.inner_text("#tree") and "468 smaller ones are left out" in tab.inner_text(
         "#tree"
     )
     tab.click("#deeper")

@@ -127,7 +127,7 @@ def test_a_page_tells_all_measures_in_their_units(run: Path) -> None:
         assert f">{quantity.shown(total_of(quantity.estimates).estimate)}<" in html
     assert html.count('class="panel" data-measure="1" hidden') == 5 and 'name="measure" value="2"' in html
     assert [q.unit for q in (count, value, ratio)] == ["", "EUR", "EUR"]
-    assert f"τ = {numerals.number(value.tau)}\u00a0EUR" in html
+    assert f"are judged as if they were {numerals.number(value.tau)}\u00a0EUR" in html
     plan = Plan.load(str(run / "plan.json"))
     assert [q.tau for q in (count, value)] == [part.tau for part in plan.by_measure]
     names = [chart.name for chart in made.charts]

@@ -33,9 +33,9 @@ def report(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("grown", "outlet", "words"),
     [
-        (1.0, 1.0, ["No clear change in conversions from W2 to W3", "Of 3 campaign nodes, none changed."]),
+        (1.0, 1.0, ["No clear change in conversions from W2 to W3", "Of 3 rows of campaign, none changed."]),
         (1.3, 1.0, ["Conversions grew from W2 to W3: +", "more than noise and chance explain"]),
-        (0.5, 1.0, ["Conversions fell from W2 to W3: −", "Of 3 campaign nodes, 3 changed"]),
+        (0.5, 1.0, ["Conversions fell from W2 to W3: −", "Of 3 rows of campaign, 3 changed"]),
         (1.0, 1.5, ["1 changed: outlet grew, +"]),
     ],
 )
@@ -66,7 +66,7 @@ def test_new_gone_and_doubtful_are_said() -> None:
 def test_what_has_no_room_is_left_out_and_said() -> None:
     page = series_page(periods(made()), nodes=5)
     assert page.left_out == 39 - 5
-    assert "34 smaller nodes are left out" in page.html
+    assert "34 smaller rows are left out" in page.html
 
 
 def test_the_command_takes_a_folder_of_periods_or_two(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What denoise writes has the shape and the dialect of what it read, and is read back as rows of nodes."""
 
 import datetime
+import re
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,25 @@ def test_bounds_are_recognised_and_said() -> None:
     assert any("low and high are two-sided 95% bounds" in note for note in made.recognised)
     stated = library.denoise_table(rows, noise="laplace:interval=low,high@0.95,two-sided")
     assert made.table.equals(stated.table)
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx", "parquet"])
+def test_a_page_calls_the_figures_of_a_pivot_what_the_table_calls_them(ending: str, tmp_path: Path) -> None:
+    """A pivot without rows for its regions, which a report sums up."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    rows = [("Nord", "Kiel", 60, 70, 131), ("Nord", "Ulm", 50, 40, 88), ("Süd", "Rom", 90, 10, 99)]
+    for row in [["Besuche nach Monat"], ["Region", "Store", "Jan 2025", "Feb 2025", "Total"], *rows]:
+        sheet.append(row)
+    book.save(tmp_path / "pivot.xlsx")
+    written, page = tmp_path / f"out.{ending}", tmp_path / "page.html"
+    how = ("--levels", "Region,Store", "--noise", "laplace:scale=2", "-q")
+    for value, title in (((), "Besuche by Region"), (("--value", "visits"), "Visits by Region")):
+        result = attributary("denoise", "--table", str(tmp_path / "pivot.xlsx"), *value, *how, "-o", str(written))
+        assert result.exit_code == 0, result.output
+        result = attributary("report", str(written), "-o", str(page), "-q")
+        assert result.exit_code == 0, result.output
+        html = page.read_text()
+        assert f"<h1>{title}, Store and month</h1>" in html and "All conversions" not in html
+        assert re.search(rf"\d{{3}} {value[-1] if value else 'Besuche'}, give or take", html)

@@ -1,5 +1,8 @@
 """Tree: any forest, in any order, from parents and from paths."""
 
+from importlib import import_module
+from unittest.mock import patch
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,10 +13,11 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.tree import paths
-from attributary.tree import tree as levels
 from attributary.tree.paths import codes, text_labels
+from attributary.tree.tree import level_order
 from support.effort import examples
 from support.forests import NAMED, parents
+from support.runners import running
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -41,14 +45,23 @@ def _depth(parent: list[int], v: int) -> int:
 @settings(max_examples=examples(100), deadline=None)
 @given(parent=parents(30))
 def test_compiled_and_plain_level_order_are_the_same(parent: list[int]) -> None:
-    plain = levels.level_order(np.array(parent))
-    limit, levels.PLAIN_LIMIT = levels.PLAIN_LIMIT, 0
-    try:
-        compiled = levels.level_order(np.array(parent))
-    finally:
-        levels.PLAIN_LIMIT = limit
+    with running("plain"):
+        plain = level_order(np.array(parent))
+    with running("compiled"):
+        compiled = level_order(np.array(parent))
     for a, b in zip(plain, compiled, strict=True):
         assert (a is None and b is None) or (a == b).all()
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(parent=parents(30))
+def test_many_figures_are_moved_as_few_are(parent: list[int]) -> None:
+    tree, values = Tree.from_parents(parent), np.arange(len(parent)) + 0.5
+    few = tree.to_level_order(values), tree.from_level_order(values)
+    with running("compiled"), patch.object(import_module("attributary.tree.tree"), "MANY", 0):
+        many = tree.to_level_order(values), tree.from_level_order(values)
+        np.testing.assert_array_equal(tree.from_level_order(many[0]), values)
+    np.testing.assert_array_equal(many, few)
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from attributary.api.ara.parse import Source, source
@@ -112,9 +114,6 @@ def _events(tree: Tree, sources: Any, reports: Any, registered: Source) -> tuple
 
 def _places(table: Any, name: str, known: Any) -> Ints:
     """Where each cell of a column, as text, is in a list; -1 where it is not."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     place = pc.index_in(text_labels(table, name).cast(pa.string()), value_set=pa.array(known, pa.string()))
     return pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 

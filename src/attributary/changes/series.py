@@ -30,9 +30,10 @@ from attributary.tables import read_table
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.tree.match import REST, match
-from attributary.types import COUNT, Floats
+from attributary.types import COUNT, Bools, Floats
 
 NAMES = ("before", "now")  # of estimates in memory
+ROUNDED = 0.05  # of a standard deviation: what digits that a file leaves out may move an estimate by
 TO = ".."  # between the first and the last label of a period
 
 
@@ -303,9 +304,16 @@ def _period(name: str, est: Estimates, tree: Tree, measure: str) -> SeriesPeriod
     seen = None if measure != COUNT else est.impressions  # what an impression brings of a value is no rate
     seen = np.full(len(est), np.nan) if seen is None else back(seen)
     figures = PeriodFigures(*(placed(values) for values in (count, variance, excess, seen)))
-    recomputed = not np.allclose(count, back(est.estimate), rtol=1e-6, atol=1e-6)
+    recomputed = bool(_apart(count, back(est.estimate), variance).any())
     measured = est.measurements if est.measured.any() else Measurements(est.estimate, est.variance)
     return SeriesPeriod(name, figures, est.fit, recomputed, est.not_private, est.generated, measured.fingerprint)
+
+
+def _apart(count: Floats, published: Floats, variance: Floats) -> Bools:
+    """Where counts are not those that were published, but for the digits that files leave out."""
+    with np.errstate(invalid="ignore"):
+        apart: Bools = np.abs(count - published) > np.maximum(ROUNDED * np.sqrt(variance), 1e-6 * np.abs(count) + 1e-6)
+    return apart
 
 
 def _added(figures: PeriodFigures, roots: slice) -> PeriodFigures:
@@ -345,7 +353,7 @@ def _within_table(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ..
         change = _sums_below(plain, two - one).variance
         shared = np.nan_to_num((sums[i].variance + sums[i - 1].variance - change) / 2, posinf=0.0, neginf=0.0)
         sums[i] = replace(sums[i], shared=shared)
-    recomputed = not np.allclose(tree.to_level_order(plain.blue), est.estimate, rtol=1e-6, atol=1e-6)
+    recomputed = bool(_apart(tree.to_level_order(plain.blue), est.estimate, est.variance).any())
     about = (est.fit, recomputed, est.not_private, est.generated)
     made = tuple(SeriesPeriod(name, figures, *about) for name, figures in zip(groups, sums, strict=True))
     return above, made, _sums_below(plain, np.sum(masks, axis=0)), order

@@ -69,7 +69,7 @@ NOT PRIVATE and spend no budget. More: docs/aggregate.md
 @noise_seed
 @option(
     "--processes",
-    "Processes used for decryption.  [default: one per processor]",
+    "Processes used for reading reports.  [default: one per processor]",
     type=click.IntRange(1, MOST_AT_ONCE),
 )
 @quiet("Print nothing but privacy warnings and new ledgers.")

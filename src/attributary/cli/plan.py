@@ -149,7 +149,7 @@ def plan(
 
 def _files(path: str | None, by_node: bool) -> list[str]:
     """A plan's files: the plan and, if it goes by node, its nodes."""
-    from attributary.plan.plan_file import beside
+    from attributary.plan.file import beside
 
     return [] if path is None else [path, beside(path)] if by_node and path != "-" else [path]
 

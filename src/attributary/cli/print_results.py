@@ -10,10 +10,12 @@ from attributary.cli.printing import Out, console, place_of, plain, print_table,
 from attributary.cli.summary_file import fact
 from attributary.errors import one_line
 from attributary.facts import estimates as of_estimates
+from attributary.facts import joint_plan as joint_facts
 from attributary.facts import plan as facts
 from attributary.facts.numerals import Line, percent
 from attributary.facts.quantity import Quantity
 from attributary.plan import Plan, Variant
+from attributary.plan.joint import JointPlan
 from attributary.prior import Prior
 from attributary.tree import Tree
 
@@ -108,15 +110,15 @@ def _print_estimates_of(out: Out, quantity: Quantity) -> None:
     fact(estimates=of_estimates.as_data(quantity))
     trouble = lines[0].subject == "noise" and lines[0].warning
     if trouble:
-        out.print(styled(lines[0].text, warning=True))
+        out.print(styled(lines[0].full, warning=True))
     total = "if the noise were as stated, " * trouble + of_estimates.sum_words(quantity)
-    out.print(one_line(plain(f"{len(est):,} nodes in {est.tree.depth} levels; {total}")))
+    out.print(one_line(plain(f"{len(est):,} rows in {est.tree.depth} levels; {total}")))
     if gains:
         table = of_estimates.gains_table(gains)
         rows = [table.heads, *([one_line(row[0]), *row[1:]] for row in table.rows)]
         print_table(out, rows, table.together, space=False)
     for line in lines[trouble:]:
-        out.print(styled(line.text, line.warning))
+        out.print(styled(line.full, line.warning))
         if line.subject == "corrections" and line.warning:
             found, worst = of_estimates.worst(quantity, LISTED)
             for name, noisy, estimate, correction in worst:
@@ -165,6 +167,18 @@ def print_plan(
         fact(last_plan=earlier.changes)
     lines += [*facts.limit_lines(plan), *facts.bound_lines(plan), *facts.privacy_lines(plan)]
     _print_lines(out, [*lines, *facts.prior_lines(plan, tree, prior, prior_path), *facts.note_lines(plan)])
+
+
+def print_joint_plan(plan: JointPlan, trees: Sequence[Tree], priors: Sequence[Prior], source: str | None) -> None:
+    """Prints what each breakdown has of the budget and costs the others, then the plan of each."""
+    out = console()
+    table = joint_facts.table(plan)
+    print_table(out, [table.heads, *table.rows], table.together)
+    _print_lines(out, joint_facts.lines(plan))
+    fact(breakdowns=joint_facts.as_data(plan))
+    for name, part, tree, prior in zip(plan.names, plan.breakdowns, trees, priors, strict=True):
+        out.print(f"\n{name}")
+        print_plan(part, tree, prior, source)
 
 
 def _print_changes(out: Out, plan: Plan, changed: list[facts.RootChange]) -> None:

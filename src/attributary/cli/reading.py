@@ -65,7 +65,7 @@ def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str | None], o
     """
     paths = [path for path in inputs if path and path != "-" and "://" not in path]
     if any(path.endswith(".json") for path in paths):
-        from attributary.plan.plan_file import beside  # plans and specs come with it
+        from attributary.plan.file import beside  # plans and specs come with it
 
         paths += [beside(path) for path in paths if path.endswith(".json")]
     places, summary = [(output, option) for output in outputs if output and output != "-"], current()

@@ -28,7 +28,7 @@ from attributary.errors import InputError, PrivacyRefusal
 from attributary.whole_files import sole_writer, was_stopped
 
 if TYPE_CHECKING:
-    from attributary.pipeline.run import Run
+    from attributary.pipeline.run import JointRun, Run
 
 FORMATS = ["parquet", "csv"]
 
@@ -94,11 +94,12 @@ def run(
 ) -> None:
     import numpy as np
 
-    from attributary.cli.print_results import print_counts, print_estimates, print_plan
+    from attributary.cli.print_results import print_counts, print_estimates, print_joint_plan, print_plan
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.log_files import rows_in_logs
     from attributary.pipeline.run import FILES
     from attributary.pipeline.run import run as end_to_end
+    from attributary.plan.joint import JointPlan
     from attributary.spec import Spec
     from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, together
 
@@ -119,24 +120,32 @@ def run(
         done = end_to_end(asks, folder, prior=prior, estimator=chosen, engine=engine, rng=rng, stage=stage, **how)
         done.save(output, format_, stage)
     stage_rows("writing", done.tables["estimates"].num_rows)
-    words = together("" if seed is None else SEEDED, *(est.not_private for est in done.estimates.values()))
+    words = together("" if seed is None else SEEDED, done.not_private)
     if words and (quiet or muted()):
         say(f"{output}: {words}", always=True)
     if quiet:
         return
-    warn_first(done.prior.misfit(done.tree))
+    for part in done.breakdowns:
+        warn_first(part.prior.misfit(part.tree))
     print_counts(done.counts, asks)
-    source = prior or (how["prior_until"] and f"impressions before {how['prior_until']}")
-    print_plan(done.plan, done.tree, done.prior, f"as in {plan}" if plan else source)
-    say("")
-    path, rows = os.path.join(output, f"estimates.{format_}"), done.tables["estimates"].num_rows
-    print_estimates(done.shown.quantities(None), rows, path, [words] if words else [])
+    source = f"as in {plan}" if plan else prior or (how["prior_until"] and f"impressions before {how['prior_until']}")
+    if isinstance(done.plan, JointPlan):
+        print_joint_plan(
+            done.plan, [part.tree for part in done.breakdowns], [part.prior for part in done.breakdowns], source
+        )
+    else:
+        print_plan(done.plan, done.breakdowns[0].tree, done.breakdowns[0].prior, source)
+    path = os.path.join(output, f"estimates.{format_}")
+    for name, part in zip(done.names, done.breakdowns, strict=True):
+        say(f"\n{name}" if name else "")
+        rows = part.tables["estimates"].num_rows
+        print_estimates(part.shown.quantities(None), rows, path, [words] if words else [])
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     for line in _notes(done, output, not words):
         say(line)
 
 
-def _notes(done: "Run", output: str, private: bool) -> Iterator[str]:
+def _notes(done: "Run | JointRun", output: str, private: bool) -> Iterator[str]:
     """What to say of a run besides counts, plan and estimates."""
     for name, error in done.errors.items():
         yield f"error of this run: {error:.1%} of {name} (of tau where that is larger)"

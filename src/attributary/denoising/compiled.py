@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 compiled: the sweeps of linear.py, fused, for trees of millions of nodes.
+"""Algorithms 1 and 2 compiled: the sweeps of linear.py, fused.
 
 Two sweeps over flat arrays in level order. The last level is read straight from the input, so that z⇑ and var⇑ are
 stored for the levels above it only, in the arrays that will hold the answer. Families are independent, so threads
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attributary.denoising.linear import contradiction, refuse
+from attributary.denoising.linear import LARGEST, contradiction, refuse
 from attributary.denoising.threads import shared, spans
 from attributary.kernel import kernel
 from attributary.tree import Tree
@@ -100,7 +100,7 @@ def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-unty
         if a == b:
             z[p] = x[p]
             v[p] = var[p]
-            if not (var[p] >= 0.0 and var[p] < INF and abs(x[p]) < INF):
+            if not (var[p] >= 0.0 and var[p] <= LARGEST and abs(x[p]) < INF):
                 if var[p] == INF:
                     z[p] = 0.0
                 else:
@@ -111,7 +111,7 @@ def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-unty
         else:
             zs, vs, signs, _ = _family(cz, cv, bits, a, b)
         both = var[p] + vs
-        if signs >= 0 and var[p] >= 0.0 and both > 0.0 and both < INF and abs(zs) < INF and abs(x[p]) < INF:
+        if signs >= 0 and var[p] >= 0.0 and both > 0.0 and both <= LARGEST and abs(zs) < INF and abs(x[p]) < INF:
             trust, rest = vs / both, var[p] / both  # in the node itself, and in the sum below it
             z[p] = trust * x[p] + rest * zs
             v[p] = rest * vs
@@ -125,7 +125,7 @@ def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b, below):  # type: ignore[no
     """One node of the bottom-up pass where a variance is 0 or ∞; False where the input is at fault."""
     zs, vs, size = 0.0, 0.0, 0.0
     for i in range(a, b):
-        if not cv[i] >= 0.0:
+        if not cv[i] >= 0.0 or (raw and LARGEST < cv[i] < INF):
             return False
         vs += cv[i]
         if not (raw and cv[i] == INF):
@@ -133,7 +133,7 @@ def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b, below):  # type: ignore[no
                 return False
             zs += cz[i]
             size += abs(cz[i])
-    if not var[p] >= 0.0 or (var[p] < INF and not abs(x[p]) < INF):
+    if not var[p] >= 0.0 or (var[p] < INF and not (abs(x[p]) < INF and var[p] <= LARGEST)):
         return False
     if var[p] == INF:
         z[p], v[p] = zs if vs == INF else below, vs  # the sum that _down will take, to the last digit

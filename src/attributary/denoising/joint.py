@@ -1,8 +1,9 @@
 """joint: the estimates of several breakdowns of the same conversions, each with all that is asked of an estimate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,9 +11,10 @@ from numpy.typing import ArrayLike
 from attributary.denoising.crossed import Breakdown, Meeting, crossed
 from attributary.denoising.estimate import Estimate, Fit, unbiased, weights_of
 from attributary.denoising.total import Total
+from attributary.errors import InputError
 from attributary.measurements import Measurements
-from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.tree import Family, Tree
+from attributary.types import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,6 +25,7 @@ class Joint(Estimate):
     """
 
     breakdowns: tuple[Breakdown, ...] = field(default=())
+    figures: tuple[Measurements, ...] = field(default=())
     meetings: tuple[Meeting, ...] = field(default=())
     number: int = 0  # of this breakdown
     other: str = ""  # what the others are sums by
@@ -47,25 +50,58 @@ class Joint(Estimate):
         return joint_excess(self.plain, self.variance)
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
-        """A sum of counts with its exact variance; with that of `plain`, at least as large, if a leaf was not measured.
+        """A sum of counts with its exact variance; with that of `plain`, at least as large, if it rests on leaves that
+        were not measured.
 
         An estimate's covariance with a figure x is its variance times what the estimate gains with x. So figures of
-        weight · variance, and 0 elsewhere, are denoised to the covariances of the estimates with the sum.
+        weight · variance, and 0 elsewhere, are denoised to the covariances of all estimates with the sum.
         """
         weights = weights_of(len(self.tree), nodes_or_weights)
-        plain = self.plain.total(weights)
-        pull = np.where(self.tree.is_leaf, self.tree.sum_down(weights), 0.0)
-        own = self.measurements.variance
-        variance = plain.noise
-        if not np.isinf(own[pull != 0]).any():
-            figures = pull * np.where(own < np.inf, own, 0.0)
-            probes = [b._replace(noisy=figures if i == self.number else np.zeros(len(b.tree)))
-                      for i, b in enumerate(self.breakdowns)]  # fmt: skip
-            variance = max(float(pull @ crossed(probes, self.meetings)[self.number].count), 0.0)
-        share = variance / plain.noise if 0 < plain.noise < np.inf else 1.0
-        excess = plain.excess * share**2 + _largest_excess(self.measurements) * (1 - share) ** 2
         count = float(np.dot(weights, self.blue))
-        return self._shown(replace(plain, variance=variance, noise=variance, unbiased=count, excess=excess), weights)
+        for i, wanted in self._measured_as(weights):
+            own = self.figures[i].variance
+            used = wanted != 0
+            if np.isinf(own[used]).any():
+                continue
+            probes = [b._replace(noisy=np.zeros(len(b.tree))) for b in self.breakdowns]
+            probes[i] = probes[i]._replace(noisy=np.where(used, wanted * np.where(used, own, 0.0), 0.0))
+            shared = [made.count for made in crossed(probes, self.meetings)]
+            variance = max(float(wanted @ shared[i]), 0.0)
+            excess = sum(_excess_of(m, c, variance) for m, c in zip(self.figures, shared, strict=True))
+            return self._shown(Total(count, variance, excess, count, variance), weights)
+        plain = self.plain.total(weights)
+        return self._shown(replace(plain, unbiased=count), weights)
+
+    def _measured_as(self, weights: Floats) -> Iterator[tuple[int, Floats]]:
+        """The sum by weights of nodes that were measured, of this breakdown; if it is all, of the others, too."""
+        yield self.number, _on_measured(self.tree, weights, self.measurements.variance)
+        pull = self.tree.sum_down(weights)[self.tree.is_leaf]
+        if (pull == pull[0]).all():
+            for i, (tree, _, variance) in enumerate(self.breakdowns):
+                yield i, _on_measured(tree, np.where(tree.parent < 0, pull[0], 0.0), variance)
+
+
+def _on_measured(tree: Tree, weights: Floats, variance: Floats) -> Floats:
+    """Weights of the same sum on nodes that were measured, or on leaves."""
+    w, var = tree.to_level_order(weights).copy(), tree.to_level_order(variance)
+    for level in range(tree.depth - 1):
+        family = Family(tree, level)
+        if family.size:
+            p = family.parent
+            down = np.where(var[p] == np.inf, w[p], 0.0)
+            w[family.children] += family.spread(down)
+            w[p] -= down
+    made: Floats = tree.from_level_order(w)
+    return made
+
+
+def _excess_of(measured: Measurements, shared: Floats, variance: float) -> float:
+    """What figures add to the kurtosis of a sum, from their covariances with it."""
+    use = (measured.variance > 0) & (measured.variance < np.inf)
+    if not variance > 0:
+        return 0.0
+    share = shared[use] ** 2 / measured.variance[use] / variance
+    return float(np.sum(measured.excess()[use] * share**2))
 
 
 def joint_excess(plain: Estimate, variance: Floats) -> Floats:
@@ -85,11 +121,57 @@ def _largest_excess(measured: Measurements) -> float:
     return float(measured.excess()[known].max(initial=0))
 
 
+def meetings_of(trees: Sequence[Tree], names: Sequence[str]) -> list[Meeting]:
+    """Where the trees of breakdowns meet: in the sums by the attributes that both have, or in their totals.
+
+    What other meetings imply is left out. A value that one tree has and the other has not contradicts that both count
+    the same conversions.
+    """
+    shared = {(i, j): [a for a in trees[i].attributes if a in trees[j].attributes]
+              for i, j in combinations(range(len(trees)), 2)}  # fmt: skip
+    kept: list[tuple[int, int]] = []
+    for pair in sorted(shared, key=lambda pair: -len(shared[pair])):
+        wider = [other for other in kept if set(shared[pair]) <= set(shared[other])]
+        reached, before = {pair[0]}, 0
+        while len(reached) > before:
+            before = len(reached)
+            reached |= {k for link in wider if reached & set(link) for k in link}
+        if pair[1] not in reached:
+            kept.append(pair)
+    return [_meeting(trees, names, *pair, shared[pair]) for pair in kept]
+
+
+def _meeting(trees: Sequence[Tree], names: Sequence[str], one: int, other: int, shared: Sequence[str]) -> Meeting:
+    number: list[Ints] = [np.zeros(len(trees[i].leaves), np.int64) for i in (one, other)]
+    for attribute in shared:
+        places: dict[str, int] = {}
+        codes = []
+        for i in (one, other):
+            level = trees[i].level_names.index(attribute)
+            labels = trees[i].labels[level - trees[i].total]
+            code = np.array([places.setdefault(x, len(places)) for x in labels.dictionary.cast("string").to_pylist()])
+            codes.append(trees[i].hand_down(code[labels.indices.to_numpy()], level)[trees[i].leaves])
+        both = [n * len(places) + code for n, code in zip(number, codes, strict=True)]
+        _, made = np.unique(np.concatenate(both), return_inverse=True)
+        number = [made[: len(both[0])], made[len(both[0]) :]]
+    for i, here, there in ((one, number[0], number[1]), (other, number[1], number[0])):
+        lone: Bools = ~np.isin(np.asarray(here), np.asarray(there))
+        if lone.any():
+            tree, leaf = trees[i], int(trees[i].leaves[np.argmax(lone)])
+            labels = dict(zip(tree.attributes, tree.path(leaf), strict=True))
+            what, lacks = ", ".join(f"{name} {labels[name]}" for name in shared), names[one + other - i]
+            raise InputError(
+                f"breakdowns are of the same conversions; {names[i]} has {what}, and {lacks} has not: give both the "
+                "same impressions"
+            )
+    return Meeting(one, other, *number)
+
+
 def joint(each: Sequence[tuple[Tree, Measurements]], meetings: Sequence[Meeting], names: Sequence[str]) -> list[Joint]:
     """The best linear unbiased estimates of all breakdowns together; `names` say for each what the others are."""
     breakdowns = tuple(Breakdown(tree, m.noisy, m.variance) for tree, m in each)
-    counts = crossed(breakdowns, meetings)
+    counts, figures = crossed(breakdowns, meetings), tuple(m for _, m in each)
     return [
-        Joint(tree, m, c.count, c.variance, c.count, False, breakdowns, tuple(meetings), i, names[i])
+        Joint(tree, m, c.count, c.variance, c.count, False, breakdowns, figures, tuple(meetings), i, names[i])
         for i, ((tree, m), c) in enumerate(zip(each, counts, strict=True))
     ]

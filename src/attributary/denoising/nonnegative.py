@@ -51,7 +51,7 @@ def settled(tree: Tree, z: Floats, v: Floats, blue: Floats, least: Floats | None
 def _settle(first, z, v, least, s, w, u, pull, lo, hi):  # type: ignore[no-untyped-def]
     """Settles the children of the parents lo:hi: w and u are z⇑ and var⇑ above least, and w becomes s above least.
 
-    Without bounds and ∞, least is empty, w and s are z itself, and u is v.
+    Without bounds and ∞, least is empty, w and s are z itself, and u is v. Compiled, digits are as in Python.
     """
     bounded, pulled = len(least) > 0, len(pull) > 0
     for p in range(lo, hi):

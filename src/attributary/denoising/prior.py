@@ -223,7 +223,7 @@ def _refuse_stuck(tree: Tree, count: Floats) -> None:
         )
 
 
-# Kernels, run on lists or compiled. A family is a:b.
+# Kernels, run on lists or compiled, with the same digits. A family is a:b.
 
 
 def _up(first, x, var, share, spread, z, v, pull, trouble, lo, hi):  # type: ignore[no-untyped-def]

@@ -34,7 +34,7 @@ def whole(tree: Tree, count: NDArray[np.float64], floor: Literal[0] | None = Non
 
 
 def _round(first, real, rest, n, least, lo, hi):  # type: ignore[no-untyped-def]
-    """Rounds the children of the parents lo:hi down, then up those with the largest remainders until sums hold."""
+    """Rounds the children of the parents lo:hi down, then those with the largest remainders up until sums hold."""
     for p in range(lo, hi):
         a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
         up, size = n[p], 0

@@ -13,11 +13,11 @@ from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.evaluate.methods import Method
 from attributary.noise import page_of
-from attributary.plan.bounded_shares import bounded_shares, least_shares
-from attributary.plan.choose_limits import ChosenLimits, MeasureErrors, best_parts, choose, measure_errors
+from attributary.plan.bounds import bounded_shares, least_shares
 from attributary.plan.contributions import contributions, most_of_unseen
-from attributary.plan.level_shares import Problem, Shares, shares, under
+from attributary.plan.limits import ChosenLimits, MeasureErrors, best_parts, choose, measure_errors
 from attributary.plan.make import WITH_LIMITS, conversions_to_try
+from attributary.plan.problem import Problem, Shares, shares, under
 from attributary.prior import Prior
 from attributary.prior.earlier import CLOSE, Profile
 from attributary.prior.learn import label_codes

@@ -78,7 +78,7 @@ function drawn(now, node, page, signal) {
   document.getElementById("grid").classList.toggle("compared", Boolean(about.before));
   const nothing = document.getElementById("nothing");
   nothing.hidden = rows.length > 0;
-  nothing.textContent = now.find ? `No label here contains “${clipped(now.find, 60)}”.` : "This node has no nodes below it.";
+  nothing.textContent = now.find ? `No label here contains “${clipped(now.find, 60)}”.` : "Nothing stands below this row.";
   document.querySelector("#counts .scroller").hidden = !rows.length;
   pager(now, page, page.of);
   if (page.of === null) total(now, page, signal);
@@ -136,10 +136,10 @@ function tools(now, node) {
   if (document.activeElement !== find) find.value = now.find;
   const depth = document.getElementById("depth");
   const below = about.levels.map((level, i) => [i, level]).filter(([i]) => !node.id || i > node.level);
-  const options = [["", now.find ? "all levels below" : "direct children"]];
+  const options = [["", now.find ? "all levels below" : "rows just below"]];
   const flat = about.labels || !node.id;
   if (flat) for (const [i, level] of below) options.push([String(i), `every ${level.name}${node.id ? " below" : ""}`]);
-  if (flat && !now.find && below.length > 1) options.push(["all", "all nodes below"]);
+  if (flat && !now.find && below.length > 1) options.push(["all", "all rows below"]);
   depth.replaceChildren(...options.map(([value, words]) => make("option", { value }, words)));
   depth.value = options.some(([value]) => value === now.level) ? now.level : "";
   document.getElementById("order").setAttribute("aria-pressed", now.sort === "order");

@@ -8,7 +8,7 @@ const COMPARED = [
 
 function heads(about, now) {
   const line = document.querySelector("#grid thead tr");
-  const first = ["label", now.find || now.level ? "Node" : "Label", ""];
+  const first = ["label", now.find || now.level ? "Row" : "Label", ""];
   const all = [first, ...(about.before ? COMPARED : ALONE), ...about.extras.map(([, key, words]) => [key, words, "num"])];
   const unit = (sort) => (sort === "estimate" && about.unit ? `, ${about.unit}` : "");
   line.replaceChildren(...all.map(([sort, words, kind]) => {

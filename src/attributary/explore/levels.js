@@ -29,7 +29,7 @@ function levelRow(i, moved, aimed) {
   return make("tr", {}, levelHead(), share, levelErrors(make("span", { class: "drawn" })), target, ...levelFigures());
 }
 
-const levelHead = (...words) => make("th", { scope: "row" }, make("bdi", {}, ...words), make("span", { class: "under" }, make("span", { class: "nodes" }), " nodes"));
+const levelHead = (...words) => make("th", { scope: "row" }, make("bdi", {}, ...words), make("span", { class: "under" }, make("span", { class: "nodes" }), " rows"));
 const levelErrors = (...drawn) => make("td", { class: "errors" }, ...drawn, make("span", { class: "under" },
   make("strong", { class: "denoised" }), " denoised", make("span", { class: "measured" }, ", ", make("span", { class: "raw-error" }), " as measured")));
 const levelFigures = () => [
@@ -166,7 +166,7 @@ function writeDraws(found) {
     ]);
     return make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "num" }, count(row.count)), ...cells);
   }));
-  const part = found.whole ? `the largest root (${whole.format(found.nodes)} nodes)` : `the ${whole.format(found.nodes)} largest nodes of the largest root`;
+  const part = found.whole ? `the largest root (${whole.format(found.nodes)} rows)` : `the ${whole.format(found.nodes)} largest rows of the largest root`;
   document.getElementById("drawn").textContent =
     `What a report might say if the true counts were those in the second column. The noise is drawn from a seed, for ${part}: examples only, not for release. The same random draws are kept while you move the sliders.`;
 }

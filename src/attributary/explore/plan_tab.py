@@ -15,10 +15,9 @@ from attributary.facts.numerals import json_number
 from attributary.facts.plan import nodes_in_words
 from attributary.noise import MODELS, page_of
 from attributary.plan import Plan
-from attributary.plan.example_draws import Sample, example_draws
-from attributary.plan.expected_errors import Compared
+from attributary.plan.errors import Compared
 from attributary.plan.make import DELTA, GUESS
-from attributary.plan.trial import Path, Trial, Tried, normal_shares, number_targets
+from attributary.plan.trial import Path, Sample, Trial, Tried, example_draws, normal_shares, number_targets
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.spec.measure import AUTO, COUNT
@@ -141,7 +140,7 @@ def start_of_plan(plan: Plan) -> PlanStart:
         count_spec(plan.spec),
         tree,
         tree.roll_up(np.round(conversions * weight / weight.sum())),
-        f"the plan's levels and their sizes, with {conversions:,.0f} conversions spread over made-up nodes",
+        f"the plan's levels and their sizes, with {conversions:,.0f} conversions spread over made-up rows",
         lambda v: [f"{levels[int(np.searchsorted(begin, v, side='right')) - 1]} {v + 1}"],
         share=shares_of(plan),
     )
@@ -162,7 +161,7 @@ def count_spec(spec: Spec) -> Spec:
 
 def start_of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> PlanStart:
     """The tree that a spec asks for, with the counts of an earlier period."""
-    where = f"{numerals.many(len(tree), 'node')}, counts from {source}"
+    where = f"{numerals.many(len(tree), 'row')}, counts from {source}"
     warning = f"NOT PRIVATE: the counts from {source} are NOT protected, and this page shows some of them as they are."
     return PlanStart(
         count_spec(spec),
@@ -191,7 +190,7 @@ def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> Pla
         _spec(now.levels, now.total, tau) if same is None else count_spec(same.spec),
         replace(Tree.from_parents(now.forest.parent), total=now.total),
         count,
-        f"{numerals.many(len(now), 'node')}, estimates from {now.path}",
+        f"{numerals.many(len(now), 'row')}, estimates from {now.path}",
         path,
         share=None if same is None else shares_of(same),
     )

@@ -40,7 +40,7 @@ class PeriodFact(NamedTuple):
     change: Numeral
     verdict: str
     calls: list[str]  # how many nodes have which verdict
-    noise: str
+    noise: Numeral
     doubtful: bool
 
 
@@ -105,12 +105,12 @@ def lead(series: Series, plans: list[Plan]) -> list[str]:
     here = np.arange(len(tree))[tree.slice(level)]
     changed = surest_first(last, here[last.changed[here]])
     tested = int(np.isfinite(last.chance[here]).sum())
-    nodes = f"Of {tested:,} {tree.level_names[level]} {'node' if tested == 1 else 'nodes'}"
+    nodes = f"Of {many(tested, 'row')} of {tree.level_names[level]}"
     named = [f"{path(series, node)} {last.verdict[node]}, {change(last, node)}" for node in changed[:NAMED]]
     named += [f"{len(changed) - NAMED:,} more"] * (len(changed) > NAMED)
     lines.append(f"{nodes}, {len(changed) or 'none'} changed{': ' * bool(named)}{'; '.join(named)}.")
     below = int(last.changed[tree.offsets[level + 1] :].sum())
-    lines += [f"Below, {many(below, 'node')} changed."] if below else []
+    lines += [f"Below, {many(below, 'row')} changed."] if below else []
     for verdict in (NEW, GONE):
         names = [path(series, int(node)) for node in here if last.verdict[node] == verdict]
         lines += [f"{verdict.capitalize()}: {listed(few(names))}."] if names else []
@@ -182,9 +182,10 @@ def period_fact(series: Series, i: int) -> PeriodFact:
     """What is told of a period: the sum, what changed, what is new or gone, and whether the noise is as stated."""
     period, total = series.periods[i], whole(series)
     figures = estimate_and_interval(WithInterval(*(values[i] for values in total.course)), 0)
-    noise = "not measured twice"
+    noise = Numeral("not measured twice", "not measured twice")
     if period.fit is not None and period.fit.df > 0:
-        noise = f"z = {period.fit.z:z.1f}" + (", not as stated" if period.doubtful else "")
+        more = ", not as stated" * period.doubtful
+        noise = Numeral(more[2:] or "as stated", f"z = {period.fit.z:z.1f}{more}")
     if i == 0:
         return PeriodFact(period.name, *figures, Numeral("", None), "", [], noise, period.doubtful)
     step, of_total = series.steps[i - 1], total.steps[i - 1]
@@ -203,13 +204,13 @@ NOISE_ALONE = (
     "account: the test says that the figures of these periods differ, not that anything will last."
 )
 FALSE_DISCOVERIES = {
-    True: "Benjamini and Yekutieli, proven for any dependence of the nodes",
-    False: "Benjamini and Hochberg: proven for independent or positively dependent nodes; siblings in a tree are "
+    True: "Benjamini and Yekutieli, proven for any dependence of the rows",
+    False: "Benjamini and Hochberg: proven for independent or positively dependent rows; rows under one parent are "
     "slightly negatively dependent",
 }
 RECOMPUTED = (
-    "The estimates of some periods use a prior or are never negative: their noisy values were denoised again without "
-    "that, so that they may differ from those that were published."
+    "The estimates of some periods are rounded, use a prior or are never negative: their noisy values were denoised "
+    "again without that, so that they may differ from those that were published."
 )
 DEPENDENT = {
     True: "The periods are parts of one table and were made to add up together: the variance of a change or a sum "
@@ -217,7 +218,7 @@ DEPENDENT = {
     False: "A sum over periods has the sum of their variances, as each has noise of its own.",
 }
 IMPRESSIONS = (
-    "Impressions are known exactly; a node below the last attribute known at the impression has those of the node "
+    "Impressions are known exactly; a row below the last attribute known at the impression has those of the row "
     "above, since no impression has such an attribute."
 )
 
@@ -225,15 +226,15 @@ IMPRESSIONS = (
 def method(series: Series) -> list[str]:
     """How changes are tested and what figures are, in paragraphs."""
     test, wrong = TESTS[series.test], share(series.false_discoveries)
-    calls = f"Of the nodes called changed in a period, at most {wrong} are expected to be wrong calls, over all nodes"
-    calls += f" ({FALSE_DISCOVERIES[series.proven]}). A change's interval is of its node alone, so that a node that "
+    calls = f"Of the rows called changed in a period, at most {wrong} are expected to be wrong calls, over all rows"
+    calls += f" ({FALSE_DISCOVERIES[series.proven]}). A change's interval is of its row alone, so that a row that "
     calls += "could be noise among many may have an interval without 0."
     if int(series.tree.first[0]) > 1:
         calls += f" The sum of all {series.called} is tested by itself, and called changed at a chance of {wrong}."
     figures = ["Figures are unbiased estimates, which may be negative where counts are small."]
     figures += [RECOMPUTED] if any(period.recomputed for period in series.periods) else []
-    also = "chance, too" if test.poisson else "noise alone, too"
-    figures += [f"Intervals of figures know noise alone; those of changes know {also}."]
+    also = "those of changes for noise and chance" if test.poisson else "so do those of changes"
+    figures += [f"Intervals of figures allow for noise alone, {also}."]
     figures += [DEPENDENT[series.whole is not None]]
     figures += [IMPRESSIONS] if np.isfinite(whole(series).sum.impressions[0]) else []
     hypothesis = f"The hypothesis is “{test.words}”. {HYPOTHESIS if test.poisson else NOISE_ALONE} {series.chance}"

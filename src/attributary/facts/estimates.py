@@ -26,18 +26,18 @@ from attributary.facts.quantity import Quantity, RootSum, difference, label
 from attributary.pipeline.check_table import TableCheck
 from attributary.plan import Plan
 from attributary.spec.measure import COUNT
+from attributary.tables.as_written import UNNAMED
 from attributary.types import Floats
 
 EVEN = 0.05  # how far the sides of an interval may differ to be one figure
 WHOLE_MARGIN = 10  # from here on without digits behind the point
 FAR = 10.0  # times the stated standard deviation, or a part of it: then the scale is wrong
 LISTED = 10  # suspects
-UNNAMED = "noisy"  # what figures are called that have no name of their own, as those of a pivot
 BIASED = "estimates are no longer unbiased: closer on average, but not suited for billing"
 MADE_OF = {
-    True: "the prior is an earlier period, and what other nodes with the same label have today",
-    False: "no earlier period has a part in it: the prior is what these figures have for other nodes with the label",
-    None: "the prior is what an earlier period, or other nodes with the same label, say to expect of a node",
+    True: "the prior is an earlier period, and what other rows with the same label have today",
+    False: "no earlier period has a part in it: the prior is what these figures have for other rows with the label",
+    None: "the prior is what an earlier period, or other rows with the same label, say to expect",
 }
 POSTERIOR = "the estimates are means over all whole counts, each weighted by its probability given the noisy values"
 
@@ -47,7 +47,7 @@ POSTERIOR = "the estimates are means over all whole counts, each weighted by its
 
 def sum_words(quantity: Quantity) -> str:
     """The sum of all roots, with its interval: 5,285 visits, give or take 31 (95 % interval)."""
-    what = "in all" if quantity.called == UNNAMED else quantity.called
+    what = "in all" if quantity.called in (UNNAMED, "noisy") else quantity.called
     if quantity.kind == "value":
         what = f"{quantity.unit} of {quantity.name}".strip()
     return _sum_words(quantity, quantity.total, what)
@@ -149,7 +149,7 @@ class LevelGain(NamedTuple):
 
 HEADS = {
     "level": "level",
-    "nodes": "nodes",
+    "nodes": "rows",
     "noise": "noise variance",
     "variance": "estimate variance",
     "variance_change": "vs. noise",
@@ -243,28 +243,25 @@ def fit_line(quantity: Quantity) -> Line:
     doubt, estimated = quantity.doubt, quantity.estimates.estimated
     if doubt.z is None:
         return Line("noise", "the noise level cannot be checked: no figure was measured twice")
-    z = f"z = {doubt.z:z,.1f}".replace("-", numerals.MINUS)
+    detail = f"z = {doubt.z:z,.1f}".replace("-", numerals.MINUS)
     stated = {True: "estimated from these figures", False: "stated", None: "the table says"}[estimated]
     if abs(doubt.z) <= Z_FINE:
         if estimated:
-            return Line("noise", f"the noise level was estimated from these figures, which fit it ({z})")
-        return Line("noise", f"the noise is as large as {stated} ({z})")
+            return Line("noise", "the noise level was estimated from these figures, which fit it", detail=detail)
+        return Line("noise", f"the noise is as large as {stated}", detail=detail)
     if not 1 / FAR <= doubt.ratio <= FAR:
         size = "larger" if doubt.ratio > 1 else "smaller"
-        return Line(
-            "noise", f"the noise is far {size} than {stated} ({z}): do not use these figures; is the scale right?", True
-        )
+        words = f"the noise is far {size} than {stated}: do not use these figures; is the scale right?"
+        return Line("noise", words, True, detail)
     more = "more" if doubt.z > 0 else "less"
-    times = f"its standard deviation looks {doubt.ratio:.2g} times as large"
-    return Line("noise", f"there is {more} noise than {stated} ({z}): {times}", True)
+    times = f"it looks {doubt.ratio:.2g} times as large"
+    return Line("noise", f"there is {more} noise than {stated}: {times}", True, detail)
 
 
 def correction_line(quantity: Quantity) -> Line:
-    beyond = f"(threshold {quantity.doubt.threshold:.1f} standard deviations)"
-    if not quantity.doubt.nodes:
-        return Line("corrections", f"no implausible correction {beyond}")
-    nodes = many(quantity.doubt.nodes, "figure is", "figures are")
-    return Line("corrections", f"{nodes} off by far more than noise explains {beyond}", True)
+    nodes, beyond = quantity.doubt.nodes, f"threshold {quantity.doubt.threshold:.1f} standard deviations"
+    verb = many(nodes, "figure is", "figures are") if nodes else "no figure is"
+    return Line("corrections", f"{verb} off by more than noise explains", nodes > 0, beyond)
 
 
 def worst(quantity: Quantity, most: int = LISTED) -> tuple[int, list[tuple[str, str, str, str]]]:
@@ -345,9 +342,9 @@ def table_lead(check: TableCheck, quantity: Quantity | None) -> list[str]:
     levels = listed(numerals.few(check.form.tree.level_names))
     rows = numerals.many(check.form.table.num_rows, "row")
     noise = _noise(check, quantity)
-    sentences = [f"{rows} of {check.form.value} by {levels}.", _adds_up(check), f"{noise.name}: {noise.answer}."]
+    sentences = [f"{rows} of {check.form.called} by {levels}.", _adds_up(check), f"{noise.name}: {noise.answer}."]
     if quantity is not None:
-        off = _mangled(check).answer
+        off = _far_off(check).answer
         sentences.append("No figure is off by more than noise explains." if off == NONE else f"{FAR_OFF}: {off}.")
         sentences.append(f"Denoising would change the errors by {_gain(quantity)}.")
     return sentences
@@ -366,14 +363,14 @@ def table_section(check: TableCheck, quantity: Quantity | None) -> dict[str, Any
     ]
     if quantity is not None:
         command = "Nothing was changed: “attributary denoise --table” writes the estimates beside your columns."
-        facts += [_mangled(check), Fact("Denoising would change the errors by", _gain(quantity), (command,))]
+        facts += [_far_off(check), Fact("Denoising would change the errors by", _gain(quantity), (command,))]
     count = numerals.count
     sums = [
         (each.level, f"{each.sums:,}", f"{each.exact:,}", count(each.typical), count(each.largest), each.where)
         for each in check.sums
     ]
-    mangled = [(s.name, count(s.noisy), count(s.estimate), f"{abs(s.correction):.1f}") for s in check.mangled[1]]
-    return {"facts": facts, "sums": sums, "suspects": mangled}
+    far_off = [(s.name, count(s.noisy), count(s.estimate), f"{abs(s.correction):.1f}") for s in check.mangled[1]]
+    return {"facts": facts, "sums": sums, "suspects": far_off}
 
 
 def _held(check: TableCheck) -> tuple[int, int]:
@@ -400,7 +397,7 @@ def _sums(check: TableCheck) -> Fact:
 
 def _noise(check: TableCheck, quantity: Quantity | None) -> Fact:
     if quantity is None:
-        return Fact("Noise", "neither stated nor seen", (), sentence(check.noise))
+        return Fact("Noise", "not stated, and cannot be estimated", (), sentence(check.noise))
     if check.estimated:
         more = tuple(sentence(note) for note in check.notes if note.startswith(NOISE))
         return Fact("Noise", f"standard deviation {_deviation(check)}, as estimated", more)
@@ -426,7 +423,7 @@ def _deviation(check: TableCheck) -> str:
     return values.pop() if len(values) == 1 else listed(numerals.few(each))
 
 
-def _mangled(check: TableCheck) -> Fact:
+def _far_off(check: TableCheck) -> Fact:
     number, examples = check.mangled
     if not examples:
         return Fact(FAR_OFF, NONE)

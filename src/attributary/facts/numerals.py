@@ -28,6 +28,11 @@ class Line(NamedTuple):
     subject: str
     text: str
     warning: bool = False
+    detail: str = ""  # a figure for those who know it, which pages leave out
+
+    @property
+    def full(self) -> str:
+        return f"{self.text} ({self.detail})" if self.detail else self.text
 
 
 class Fact(NamedTuple):

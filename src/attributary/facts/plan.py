@@ -8,8 +8,8 @@ import numpy as np
 from attributary.budget import METHODS, Expected
 from attributary.facts.numerals import NOTHING, Line, Numeral, Table, change, few, listed, number, percent, short, span
 from attributary.plan import MeasurePlan, Plan, expected
-from attributary.plan.bounded_shares import ENOUGH
-from attributary.plan.expected_errors import Compared, LevelErrors, TargetError
+from attributary.plan.bounds import ENOUGH
+from attributary.plan.errors import Compared, LevelErrors, TargetError
 from attributary.prior import Prior, foreseen
 from attributary.prior.earlier import Profile
 from attributary.spec.measure import EQUAL, Target
@@ -67,6 +67,7 @@ def heads(plan: Plan, columns: Sequence[str]) -> list[str]:
     """What columns of `level_facts` are called; the errors' head says whose they are."""
     by_root = bool(plan.roots)
     called = {
+        "nodes": "rows",
         "share": f"share of a {plan.spec.split_by}" if by_root else "share",
         "contribution": "contribution if new" if by_root else "contribution",
         "epsilon": "ε",
@@ -74,8 +75,8 @@ def heads(plan: Plan, columns: Sequence[str]) -> list[str]:
         "equal": "equal split",
         "change": "vs. equal",
         "zeros": "all zeros",
-        "median": "median node",
-        "worst": "worst node",
+        "median": "median error",
+        "worst": "worst",
     }
     return [called.get(name, name) for name in columns]
 
@@ -115,10 +116,10 @@ def _worst(level: LevelErrors) -> str:
 
 
 def nodes_in_words(level: LevelErrors, unit: str = "conversions") -> str:
-    """A level's nodes: "median node 0.4%; DE 0.3%, FR 0.4%; worst: missing, 26 conversions, 27.0%"."""
+    """A level's nodes: "median 0.4%; DE 0.3%, FR 0.4%; worst: missing, 26 conversions, 27.0%"."""
     if level.median is None or level.worst is None or level.nodes < 2:
         return ""
-    parts, worst = [f"median node {percent(level.median)}"], f"worst {percent(level.worst.error)}"
+    parts, worst = [f"median {percent(level.median)}"], f"worst {percent(level.worst.error)}"
     if level.names:
         named = [f"{node.name} {percent(node.error)}" for node in level.largest if node != level.worst]
         parts += [", ".join(named)] if named else []
@@ -170,7 +171,7 @@ def title(plan: Plan) -> str:
     each = f", one for each {spec.split_by}" if spec.split_by else ""
     uses = {None: "", True: ", for estimates that use the prior", "split": ", for non-negative estimates"}[plan.learn]
     split = f"epsilon = {spec.epsilon:g}, {plan.method} split{each}{uses}"
-    return f"{nodes:,} nodes in {len(plan.levels)} levels; {split}"
+    return f"{nodes:,} rows in {len(plan.levels)} levels; {split}"
 
 
 def about(plan: Plan, part: MeasurePlan) -> str:
@@ -378,7 +379,7 @@ def bound_lines(plan: Plan) -> list[Line]:
             asked, within, most = "no worse than an equal split", "no worse", f" (equal split: {percent(found.most)})"
         met = "met" if _met(found) else "missed"
         of = f" of {found.measure}" * (len(plan.measures) > 1 and found.name != found.measure)
-        nodes = f"{found.within:,} of {found.nodes:,} nodes {within}"
+        nodes = f"{found.within:,} of {found.nodes:,} rows {within}"
         words = f"{found.name}{of} {asked}: {met}; root mean square {percent(found.error)}{most}; {nodes}"
         lines.append(Line("target", words, met == "missed"))
     names = [*(["guard"] if np.isfinite(spec.guard_factor) else []), *(["targets"] if spec.targets else [])]
@@ -433,7 +434,7 @@ def prior_lines(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[
     new = int(prior.new_roots(tree).sum()) if spec.split_by else 0
     if note.new:
         takes = f"; {new:,} of them are values of {spec.split_by} and take the default split" if new else ""
-        lines += [Line("prior", f"{note.new:,} nodes are new since then{takes}")]
+        lines += [Line("prior", f"{note.new:,} rows are new since then{takes}")]
     if note.gone:
         much = bool(prior.lost > LOST * prior.mean[tree.parent < 0].sum())
         part = f", with {note.lost:,.0f} conversions," if note.lost is not None else ", with many conversions," * much
@@ -446,7 +447,7 @@ def note_lines(plan: Plan) -> list[Line]:
     texts = list(plan.spec.notes)
     classes = len({(plan.most(x), *(share.roots[x] for share in plan.measures)) for x in plan.roots})
     if plan.nodes is not None or classes > CLASSES:
-        many = f"{classes:,} different splits" if plan.nodes is None else "contributions by node"
+        many = f"{classes:,} different splits" if plan.nodes is None else "contributions by row"
         texts += [f"{many}: the filter data of an impression can tell {CLASSES} apart at most"]
     unmeasured = [e.level for e in plan.expected.levels if not np.isfinite(e.error.plan)]
     if unmeasured:

@@ -78,7 +78,7 @@ def _question(plan: Plan, est: Estimates | None) -> Fact:
     spec = plan.spec
     counts = np.diff(est.tree.offsets).tolist() if est else [level.nodes for level in plan.expected.levels]
     sized = numerals.listed([f"{n:,}\u00a0×\u00a0{name}" for n, name in zip(counts, plan.levels, strict=False)])
-    more = [f"{numerals.many(sum(counts), 'node' if spec.values else 'count')}: {sized}."]
+    more = [f"{numerals.many(sum(counts), 'row' if spec.values else 'count')}: {sized}."]
     if spec.unknown:
         names = numerals.listed([a.name for a in spec.unknown])
         verb = "is" if len(spec.unknown) == 1 else "are"
@@ -148,7 +148,7 @@ def _prior(plan: Plan) -> Fact:
         return Fact("Planned from", "no earlier counts", ("The plan uses the structure of the tree alone.",))
     changed = []
     if note.new:
-        changed.append(f"{numerals.many(note.new, 'node is', 'nodes are')} new since then.")
+        changed.append(f"{numerals.many(note.new, 'row is', 'rows are')} new since then.")
     if note.gone:
         leaves = numerals.many(note.gone, "leaf", "leaves")
         had = "" if note.lost is None else f" with {numerals.number(note.lost)} conversions"

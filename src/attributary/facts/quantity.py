@@ -214,6 +214,9 @@ def total_of(est: Estimates) -> RootSum:
         return RootSum(count, float(low[0]), float(high[0]), variance, float(est.blue[0]))
     least = 0.0 if (est.low >= 0).all() else -np.inf
     if est.plain is not None:
+        if est.beside and est.made is not None:
+            total = replace(est.made.total(est.made.tree.parent < 0), least=least)
+            return RootSum(count, *total.interval(est.level), total.variance, total.unbiased)
         total = replace(est.plain.total(est.tree.parent < 0), count=count, least=least)
         total = replace(total, unbiased=count) if est.beside else total  # its own variance is smaller than this
         return RootSum(count, *total.interval(est.level), variance, total.unbiased)

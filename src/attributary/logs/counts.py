@@ -1,7 +1,7 @@
 """counts: how many conversions each leaf has, and what became of those that none has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -23,8 +23,9 @@ from attributary.logs.log_columns import (
     present,
 )
 from attributary.spec import Logs, Measure, Spec
+from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
-from attributary.tables.table_columns import TRUE_COUNTS, mark
+from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
 from attributary.types import Bools, Ints
 
 LARGEST = 2**31  # leaves
@@ -64,8 +65,14 @@ class Counts:
     left_out: int = 0  # conversions that are in no leaf since they are outside of a domain
     values: "tuple[ValueTotals, ...]" = ()  # of each measure that is one
     rows: int | None = None  # of the logs; None where a period passes some of them over
+    parts: "tuple[Counts, ...]" = ()  # of each of several breakdowns
     filtered: Mapping[str, int] = field(default_factory=dict)  # rows that do not meet the spec's conditions, by log
     clock: str = ""  # which time zone the period's dates are read in, where they name none
+
+    @property
+    def breakdowns(self) -> "tuple[Counts, ...]":
+        """The counts of each breakdown; these, where there is one alone."""
+        return self.parts or (self,)
 
     def refuse_no_match(self) -> "Counts":
         """These counts; an InputError where every conversion is outside of a domain, so that all of them are 0."""
@@ -99,7 +106,19 @@ class Counts:
 
 
 def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
-    """The counts of all leaves, from a table of groups of rows: their fate, attributes and number."""
+    """The counts of all leaves, from a table of groups of rows: their fate, attributes and number.
+
+    Those of several breakdowns stand one below the other, told apart by a column.
+    """
+    each = tuple(_of_part(spec, part, logs, table, period) for part in spec.parts)
+    if len(each) == 1:
+        return each[0]
+    tables = {name: counts.table for name, counts in zip(spec.called, each, strict=True)}
+    return replace(each[0], table=stacked(tables, BREAKDOWN, [a.name for a in spec.attributes]), parts=each)
+
+
+def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> Counts:
+    """The counts of one breakdown: a conversion that is outside of any domain of the spec is in no leaf of any."""
     fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
     total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
     seen = {"impression", "conversion", "late"} if logs.is_attributed else {"impression"}
@@ -109,34 +128,40 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         raise InputError(
             "there is no impression to count" + ("" if period.is_all else " in the period; choose another")
         )
-    some = is_seen | is_conversion
-    table, impressions, conversions = table.filter(some), (number * is_seen)[some], (number * is_conversion)[some]
+    impressions, conversions, some = number * is_seen, number * is_conversion, is_seen | is_conversion
+    if not some.all():
+        table, impressions, conversions = table.filter(some), impressions[some], conversions[some]
     all_conversions = conversions
     many = "rank" in table.column_names
     if many:
         conversions = np.where(table.column("rank").fill_null(1).to_numpy() <= last_rank(spec), conversions, 0)
 
+    names = {a.name: f"known_{i}" for i, a in enumerate(spec.known)}
     known = [
-        label_codes(table, f"known_{i}", a, logs) if a.calendar is None else bucket_codes(table, f"known_{i}", a)
-        for i, a in enumerate(spec.known)
+        label_codes(table, names[a.name], a, logs) if a.calendar is None else bucket_codes(table, names[a.name], a)
+        for a in part.known
     ]
     paths = number_rows([column.code for column in known], table.num_rows)  # in the order of their labels
-    sizes = [len(attribute.labels) for attribute in spec.unknown]
+    sizes = [len(attribute.labels) for attribute in part.unknown]
     number_of_leaves = len(paths.first) * prod(sizes)
     if number_of_leaves >= LARGEST:
         raise InputError(
             f"a tree holds fewer than 2**31 leaves; {len(paths.first):,} known paths with {prod(sizes):,} unknown "
             f"values each are {number_of_leaves:,}: use fewer buckets"
         )
-    leaf, lost, outside = paths.of_row, np.zeros(table.num_rows, bool), []
+    lost, outside, places = np.zeros(table.num_rows, bool), [], {}
     for i, attribute in enumerate(spec.unknown):
         place, not_in_domain = domain_places(table, f"unknown_{i}", attribute, logs, conversions)
-        leaf = leaf * sizes[i] + place
+        places[attribute.name] = place
         lost |= place < 0
         outside += [not_in_domain] if not_in_domain else []
-    count = np.bincount(leaf[~lost], conversions[~lost], number_of_leaves).astype(np.int64)
+    leaf = paths.of_row
+    for attribute, size in zip(part.unknown, sizes, strict=True):
+        leaf = leaf * size + places[attribute.name]
+    kept = ~lost if lost.any() else slice(None)
+    count = np.bincount(leaf[kept], conversions[kept], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
-    made = _table(spec, known, paths.first, sizes, seen_by_path, count)
+    made = _table(part, known, paths.first, sizes, seen_by_path, count)
     values: tuple[ValueTotals, ...] = ()
     if many or spec.values or spec.conversions_per_impression != 1:
         inside = ~lost & (all_conversions > 0)
@@ -196,7 +221,8 @@ def _table(
     times = len(first)
     for attribute, size in zip(spec.unknown, sizes, strict=True):
         below //= size
-        columns[attribute.name] = _coded(np.tile(np.repeat(np.arange(size), below), times), attribute.labels)
+        places = np.tile(np.repeat(np.arange(size), below), times)
+        columns[attribute.name] = _coded(places, pa.array(attribute.labels, pa.string()))
         times *= size
     per_path = prod(sizes)
     mask = np.ones(len(conversions), bool)
@@ -206,10 +232,10 @@ def _table(
     return pa.table(columns)
 
 
-def _coded(code: Ints, labels: tuple[str, ...]) -> Any:
+def _coded(code: Ints, labels: Any) -> Any:
     import pyarrow as pa
 
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
 
 
 # Values are whole millionths. A bin of values is there to tell what clipping does: all values in it are clipped, or

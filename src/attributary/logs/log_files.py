@@ -11,6 +11,9 @@ from threading import Event
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
+from pyarrow import ArrowException, parquet
+
 from attributary.errors import InputError
 from attributary.spec import Logs
 from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, is_text, packing_of
@@ -131,8 +134,6 @@ def _file_kind(path: str, header: bool) -> Files:
 
 
 def _beginning(path: str, packing: str | None) -> bytes:
-    import pyarrow as pa
-
     with pa.OSFile(path) as file:
         stream = pa.CompressedInputStream(file, packing) if packing else file
         data: bytes = stream.read(65536)
@@ -141,8 +142,6 @@ def _beginning(path: str, packing: str | None) -> bytes:
 
 def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -> tuple[str, ...]:
     """The names that a text file begins with."""
-    import pyarrow as pa
-
     for first, words in NOT_TEXT.items():
         if beginning.startswith(first):
             raise InputError(f"{path} {words}")
@@ -197,8 +196,6 @@ def _sides(logs: Logs) -> list[Sequence[str]]:
 def is_generated(path: str) -> bool:
     """Whether a file says that it was generated: Parquet in its metadata, gzip in the name of what it holds."""
     if path.endswith((".parquet", ".pq")):
-        from pyarrow import ArrowException, parquet
-
         try:
             return b"generated" in (parquet.read_schema(path).metadata or {})
         except (OSError, ArrowException):
@@ -214,9 +211,6 @@ def rows_in_logs(logs: Logs | None, folder: str) -> int:
     """The rows of all logs that a spec names, if their files say so, as Parquet's do; else 0."""
     if logs is None:
         return 0
-    import pyarrow as pa
-    from pyarrow import parquet
-
     every = [files(names, folder, logs.header) for names in _sides(logs)]
     if any(log.format != "parquet" or any("://" in path for path in log.paths) for log in every):
         return 0

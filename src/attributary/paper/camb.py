@@ -8,20 +8,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from attributary.generated import (
-    DAY,
-    OVERALL,
-    Laws,
-    check_size,
-    delay_laws,
-    delays,
-    fixed,
-    fixed_normal,
-    generator,
-    laws,
-    normal,
-)
+from attributary import generated
+from attributary.generated import DAY, OVERALL, Laws
 from attributary.paper.load import CAMB
 from attributary.paper.look_alike import HOURS, Stream, bin_means, camb_lines, names, quotas, tilted, user_of
 from attributary.types import Floats, Ints
@@ -59,23 +49,23 @@ class Campaigns(NamedTuple):
 
 @cache
 def campaigns() -> Campaigns:
-    sizes = np.interp(normal((np.arange(CAMPAIGNS) + 0.5) / CAMPAIGNS), *SIZE_KNOTS)
+    sizes = np.interp(generated.normal((np.arange(CAMPAIGNS) + 0.5) / CAMPAIGNS), *SIZE_KNOTS)
     size = quotas(np.exp(sizes), ROWS)[::-1].copy()
     rate = _campaign_rates(size)
-    way, when = fixed("runs", CAMPAIGNS), fixed("runs when", CAMPAIGNS)
+    way, when = generated.fixed("runs", CAMPAIGNS), generated.fixed("runs when", CAMPAIGNS)
     way[:40] = 1
     begin = np.select([way < 0.08, way < 0.16], [0.5 + 0.42 * when, 0.05 + 0.45 * when], 0.0)
     end = np.where((way >= 0.16) & (way < 0.26), 0.3 + 0.65 * when, 1.0)
     group, cat1, cat8, weight = _campaign_cells()
-    delays = delay_laws(_campaign_delays(size * rate))
+    delays = generated.delay_laws(_campaign_delays(size * rate))
     users = size.astype(float) * (USERS / ROWS)
-    return Campaigns(size, size * rate, users, begin, end, laws(group, weight), cat1, cat8, delays)
+    return Campaigns(size, size * rate, users, begin, end, generated.laws(group, weight), cat1, cat8, delays)
 
 
 def _campaign_rates(size: Ints) -> Floats:
     """Converted rows per impression: the published quantiles, handed out so that the total is the published one."""
     values = np.interp((np.arange(CAMPAIGNS) + 0.5) / CAMPAIGNS, *RATE_KNOTS)
-    score = fixed_normal("rate of campaign", CAMPAIGNS) - SIZE_SCORE * np.linspace(1.5, -1.5, CAMPAIGNS)
+    score = generated.fixed_normal("rate of campaign", CAMPAIGNS) - SIZE_SCORE * np.linspace(1.5, -1.5, CAMPAIGNS)
     rate = np.empty(CAMPAIGNS)
     rate[np.argsort(score)] = values
     return rate * (CONVERTED / (size @ rate))
@@ -83,13 +73,13 @@ def _campaign_rates(size: Ints) -> Floats:
 
 def _campaign_cells() -> tuple[Ints, Ints, Ints, Floats]:
     """The pairs of cat1 and cat8 in each campaign: a few of each, independent of one another."""
-    some1, some8 = fixed("cat1", CAMPAIGNS, len(CAT1)), fixed("cat8", CAMPAIGNS, len(CAT8))
+    some1, some8 = generated.fixed("cat1", CAMPAIGNS, len(CAT1)), generated.fixed("cat8", CAMPAIGNS, len(CAT8))
     has1 = some1 < np.minimum(1, 2.2 * CAT1**0.5)
     has8 = some8 < np.minimum(1, 2.2 * CAT8**0.5)
     has1[~has1.any(axis=1), 0] = True
     has8[:, 0] = True
-    one = has1 * CAT1 * np.exp(0.8 * fixed_normal("cat1 share", has1.size)).reshape(has1.shape)
-    eight = has8 * CAT8 * np.exp(0.8 * fixed_normal("cat8 share", has8.size)).reshape(has8.shape)
+    one = has1 * CAT1 * np.exp(0.8 * generated.fixed_normal("cat1 share", *has1.shape))
+    eight = has8 * CAT8 * np.exp(0.8 * generated.fixed_normal("cat8 share", *has8.shape))
     weight = one[:, :, None] * eight[:, None, :]
     group, cat1, cat8 = np.nonzero(weight)
     return group, cat1, cat8, weight[group, cat1, cat8]
@@ -97,7 +87,7 @@ def _campaign_cells() -> tuple[Ints, Ints, Ints, Floats]:
 
 def _campaign_delays(converted: Floats) -> Floats:
     """The law of delay of each campaign. None is published: the overall law of CSSCL, tilted to means that differ."""
-    means = np.exp(DELAY_SPREAD * fixed_normal("delay of campaign", CAMPAIGNS))
+    means = np.exp(DELAY_SPREAD * generated.fixed_normal("delay of campaign", CAMPAIGNS))
     return tilted(means * (OVERALL @ bin_means()) * converted.sum() / (converted @ means))
 
 
@@ -171,12 +161,12 @@ class Journeys(NamedTuple):
 
 
 def journeys(rows: int, seed: int) -> Journeys:
-    draw = generator(JOURNEY_DRAWS, seed, 0).random
+    draw = generated.generator(JOURNEY_DRAWS, seed, 0).random
     clicks = _click_counts(rows)
     clicks = clicks[np.argsort(draw(len(clicks)), kind="stable")]
     campaign = _campaign_of(clicks, rows, draw(len(clicks)))
     last = impression_times(campaign, draw(len(clicks)))
-    when = last + delays(campaigns().delays.draw(campaign, draw(len(clicks))))
+    when = last + generated.delays(campaigns().delays.draw(campaign, draw(len(clicks))))
     user = _user_places(campaign, draw(len(clicks)))
 
     conversion = np.repeat(np.arange(len(clicks)), clicks)
@@ -260,7 +250,7 @@ class HourRows(NamedTuple):
 
 def camb_stream(rows: int = ROWS, seed: int = 0) -> Stream:
     """A stream of rows; with another number of rows than was published, all figures keep their proportions."""
-    check_size(rows, seed)
+    generated.check_size(rows, seed)
     hours = _hours(rows, seed)
     schema = _block(hours, 0).schema
     header = ("\t".join(CAMB.columns) + "\n").encode()
@@ -271,7 +261,7 @@ def _hours(rows: int, seed: int) -> CambHours:
     of, converted = campaigns(), journeys(rows, seed)
     taken = np.bincount(converted.campaign, minlength=CAMPAIGNS)
     others = quotas(np.maximum(quotas(of.size, rows) - taken, 0), rows - len(converted.time))
-    before = np.floor(hourly_shares() * others[:, None] + fixed("phase", CAMPAIGNS, 1)).astype(np.int64)
+    before = np.floor(hourly_shares() * others[:, None] + generated.fixed("phase", CAMPAIGNS, 1)).astype(np.int64)
     users = np.minimum(quotas(of.users, round(of.users.sum() * rows / ROWS)), others)
     users = np.maximum(users, others + taken > 0)
     first = np.searchsorted(converted.time, np.arange(0, SPAN + 1, HOUR))
@@ -279,9 +269,7 @@ def _hours(rows: int, seed: int) -> CambHours:
 
 
 def _block(hours: CambHours, hour: int) -> Any:
-    import pyarrow as pa
-
-    draw = generator(ROW_DRAWS, hours.seed, hour).random
+    draw = generated.generator(ROW_DRAWS, hours.seed, hour).random
     parts = zip(_other_rows(hours, hour, draw), _converted_rows(hours, hour), strict=True)
     merged = HourRows(*(np.concatenate(part) for part in parts))
     order = np.argsort(merged.time, kind="stable")

@@ -7,32 +7,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from attributary.generated import (
-    OVERALL,
-    Laws,
-    amounts,
-    check_size,
-    delay_laws,
-    delays,
-    fixed,
-    fixed_normal,
-    generator,
-    laws,
-    normal,
-)
-from attributary.paper.look_alike import (
-    HOURS,
-    Stream,
-    csscl_lines,
-    large_ones_to,
-    names,
-    quotas,
-    shuffle,
-    tilted,
-    user_of,
-)
+from attributary import generated
+from attributary.generated import OVERALL, Laws
+from attributary.paper import look_alike
+from attributary.paper.look_alike import HOURS, Stream, csscl_lines, quotas
 from attributary.types import Floats, Ints
 
 # Partners: the 312 advertisers, largest first; one giant, which takes what the others leave. Published are the
@@ -68,17 +49,17 @@ class Partners(NamedTuple):
 def partners() -> Partners:
     converting = np.stack([_partner_sizes(), np.zeros(PARTNERS)])
     sales = converting * (SALES_BY_KIND[0] / CONVERTING)
-    bare = fixed("bare", PARTNERS) ** 2 * sales[0]  # most partners have few bare rows, some mostly such
+    bare = generated.fixed("bare", PARTNERS) ** 2 * sales[0]  # most partners have few bare rows, some mostly such
     bare[0] = sales[0, 0] * 0.35
     sales[1] = bare * (SALES_BY_KIND[1] / bare.sum())
     converting[1] = sales[1] * (CONVERTING / SALES_BY_KIND[0])
-    rate = np.exp(0.45 * fixed_normal("rate", PARTNERS))
+    rate = np.exp(0.45 * generated.fixed_normal("rate", PARTNERS))
     rate[0] = 1
     others = sales / rate
     others *= ((ROWS_BY_KIND - SALES_BY_KIND) / others.sum(axis=1))[:, None]
     passing = others * ((USERS - (1 - BOTH) * converting.sum()) / others.sum())
     begin, end = _active()
-    drift = 0.8 * fixed("drift", PARTNERS) - 0.4
+    drift = 0.8 * generated.fixed("drift", PARTNERS) - 0.4
     drift[0] = 0
     return Partners(sales, others, converting, passing, _partner_delays(sales.sum(axis=0)), begin, end, drift)
 
@@ -94,7 +75,7 @@ def _partner_sizes() -> Floats:
 
 def _active() -> tuple[Floats, Floats]:
     """From when to when each partner has clicks: some appear only in the later half, some early, some leave."""
-    way, when = fixed("way", PARTNERS), fixed("when", PARTNERS)
+    way, when = generated.fixed("way", PARTNERS), generated.fixed("when", PARTNERS)
     way[:30] = 1  # the large ones are always there
     begin = np.select([way < 0.10, way < 0.18], [0.5 + 0.42 * when, 0.03 + 0.47 * when], 0.0)
     end = np.where((way >= 0.18) & (way < 0.24), 0.2 + 0.75 * when, 1.0)
@@ -104,12 +85,12 @@ def _active() -> tuple[Floats, Floats]:
 def _partner_delays(sales: Floats) -> Floats:
     """Every partner's law of delay: the mixture of all is the overall law, and large partners are slower."""
     plain = np.array([p for p in range(1, PARTNERS) if p not in EXTREMES])
-    score = SIZE_SCORE * -np.log(plain + 1) / np.log(PARTNERS) + fixed_normal("delay", len(plain)) / 2
+    score = SIZE_SCORE * -np.log(plain + 1) / np.log(PARTNERS) + generated.fixed_normal("delay", len(plain)) / 2
     means = np.empty(PARTNERS)
-    quantile = normal((np.arange(len(plain)) + 0.5) / len(plain))
+    quantile = generated.normal((np.arange(len(plain)) + 0.5) / len(plain))
     means[plain[np.argsort(score)]] = MEDIAN_DELAY * np.exp(DELAY_SPREAD * quantile)
     means[list(EXTREMES)] = list(EXTREMES.values())
-    law = tilted(means[1:])
+    law = look_alike.tilted(means[1:])
     share = sales / sales.sum()
     giant = (OVERALL - share[1:] @ law) / share[0]
     return np.vstack([giant, law])
@@ -155,7 +136,7 @@ def attributes() -> Attributes:
                 cells.append((stratum, *here))
                 weights.append(weight[here])
     stratum, *codes = (np.concatenate(part) for part in zip(*cells, strict=True))
-    return Attributes(laws(stratum, np.concatenate(weights)), *(code.astype(np.int8) for code in codes))
+    return Attributes(generated.laws(stratum, np.concatenate(weights)), *(code.astype(np.int8) for code in codes))
 
 
 def _only(code: int) -> Floats:
@@ -169,7 +150,7 @@ def countries() -> Floats:
     target = REVENUE / REVENUE.sum() * size.sum()
     room = 0.85 * target
     sold = np.zeros((PARTNERS, len(REVENUE)))
-    how_many, u = fixed("how many countries", PARTNERS), fixed("which country", PARTNERS, 6)
+    how_many, u = generated.fixed("how many countries", PARTNERS), generated.fixed("which country", PARTNERS, 6)
     for p in range(1, PARTNERS):
         number = 1 + int(np.searchsorted([0.60, 0.82, 0.92, 0.96, 0.98], how_many[p], side="right"))
         part = np.array([0.8, *[0.2 / (number - 1)] * (number - 1)]) if number > 1 else np.ones(1)
@@ -185,8 +166,12 @@ def countries() -> Floats:
 
 def _devices(likelier: Floats) -> Floats:
     """The share of each device among a partner's rows; two rare devices are unknown to half of the partners."""
-    shares = DEVICES * likelier * np.exp(0.4 * fixed_normal("device", PARTNERS * len(DEVICES))).reshape(PARTNERS, -1)
-    shares[:, 6:] *= fixed("rare device", PARTNERS, 2) < 0.5
+    shares = (
+        DEVICES
+        * likelier
+        * np.exp(0.4 * generated.fixed_normal("device", PARTNERS * len(DEVICES))).reshape(PARTNERS, -1)
+    )
+    shares[:, 6:] *= generated.fixed("rare device", PARTNERS, 2) < 0.5
     shares[0] = DEVICES * likelier
     shares *= (1 - NO_DEVICE) / shares.sum(axis=1, keepdims=True)
     return np.pad(shares, ((0, 0), (0, 1)), constant_values=NO_DEVICE)
@@ -194,8 +179,8 @@ def _devices(likelier: Floats) -> Floats:
 
 def _ages() -> Floats:
     """The share of each age group among a partner's rows with a country; half of the partners never give one."""
-    gives, most = fixed("gives ages", PARTNERS, 2), fixed("most ages", PARTNERS)
-    first = fixed("ages", PARTNERS, len(AGES))
+    gives, most = generated.fixed("gives ages", PARTNERS, 2), generated.fixed("most ages", PARTNERS)
+    first = generated.fixed("ages", PARTNERS, len(AGES))
     share = np.where(gives[:, 0] < 0.5, 0, 0.3 + 0.7 * gives[:, 1])
     rows = (partners().sales + partners().others)[0]
     given = (1 - NO_AGE) * ROWS_BY_KIND.sum() - rows[1:] @ share[1:]
@@ -203,7 +188,7 @@ def _ages() -> Floats:
     known = first < np.minimum(1, 6 * AGES ** (0.25 + 0.5 * most[:, None]))  # the rarer, the fewer partners give it
     known[:, 0] = True
     known[0] = True
-    ages = AGES * known * np.exp(0.5 * fixed_normal("age share", PARTNERS * len(AGES))).reshape(PARTNERS, -1)
+    ages = AGES * known * np.exp(0.5 * generated.fixed_normal("age share", PARTNERS, len(AGES)))
     ages *= (share / ages.sum(axis=1))[:, None]
     return np.column_stack([ages, 1 - share])
 
@@ -280,7 +265,7 @@ class CssclStrata(NamedTuple):
 
 def csscl_stream(rows: int = ROWS, seed: int = 0) -> Stream:
     """A stream of rows; with another number of rows than was published, all figures keep their proportions."""
-    check_size(rows, seed)
+    generated.check_size(rows, seed)
     strata = _strata(rows, seed)
     schema = _block(strata, np.arange(0), 0).schema
 
@@ -302,15 +287,13 @@ def _strata(rows: int, seed: int) -> CssclStrata:
     begin = np.cumsum(size) - size
     first_user = np.cumsum(new) - new
     at_home = of.sales[0, 0] * countries()[0, 0] / of.sales.sum()
-    laws = (attributes(), clicks(of), delay_laws(of.delay), at_home)
+    laws = (attributes(), clicks(of), generated.delay_laws(of.delay), at_home)
     return CssclStrata(rows, seed, begin, size, users, both, first_user, *laws)
 
 
 def _block(strata: CssclStrata, place: Ints, number: int) -> Any:
-    import pyarrow as pa
-
-    draw = generator(DRAWS, strata.seed, number).random
-    row = shuffle(place, strata.rows, strata.seed)
+    draw = generated.generator(DRAWS, strata.seed, number).random
+    row = look_alike.shuffle(place, strata.rows, strata.seed)
     stratum = np.searchsorted(strata.begin, row, side="right") - 1
     sale, partner = stratum < 2 * PARTNERS, stratum % PARTNERS
     sold = np.flatnonzero(sale)
@@ -319,19 +302,19 @@ def _block(strata: CssclStrata, place: Ints, number: int) -> Any:
     time = click_times(strata.clicks, sale, partner, draw(len(row)))
     user = _users(strata, stratum, row, draw(len(row)))
     delay, amount = np.zeros(len(row), np.int64), np.zeros(len(row))
-    delay[sold] = delays(strata.delays.draw(partner[sold], draw(len(sold))))
+    delay[sold] = generated.delays(strata.delays.draw(partner[sold], draw(len(sold))))
     at_home = (partner[sold] == 0) & (strata.attributes.country[cell[sold]] == 0)
-    amount[sold] = amounts(large_ones_to(at_home, strata.at_home, draw(len(sold))))
+    amount[sold] = generated.amounts(look_alike.large_ones_to(at_home, strata.at_home, draw(len(sold))))
     # Sales are the first rows.
     before, after = (number * UNKNOWN_DELAYS // SALES_BY_KIND.sum() for number in (row, row + 1))
     unknown = after > before
 
     codes = strata.attributes
     columns = {
-        "partner": names("partner", PARTNERS, partner, missing=False),
-        "country": names("country", len(REVENUE), codes.country[cell]),
-        "device": names("device", len(DEVICES), codes.device[cell]),
-        "age_group": names("age", len(AGES), codes.age[cell]),
+        "partner": look_alike.names("partner", PARTNERS, partner, missing=False),
+        "country": look_alike.names("country", len(REVENUE), codes.country[cell]),
+        "device": look_alike.names("device", len(DEVICES), codes.device[cell]),
+        "age_group": look_alike.names("age", len(AGES), codes.age[cell]),
         "time": pa.array(time),
         "user": pa.array(user),
         "conversion": pa.array(sale.astype(np.int8)),
@@ -345,7 +328,7 @@ def _users(strata: CssclStrata, stratum: Ints, row: Ints, u: Floats) -> Ints:
     """Numbers from 0; a partner's users are its own."""
     sale, whose = stratum < 2 * PARTNERS, stratum % (2 * PARTNERS)
     within = row - strata.begin[stratum]
-    user = user_of(within, strata.size[stratum], strata.users[stratum], u, faithful=stratum == 0)
+    user = look_alike.user_of(within, strata.size[stratum], strata.users[stratum], u, faithful=stratum == 0)
     converting, both = strata.users[whose], strata.both[whose]
     # Of the users without a sale the first ones are the last who have one too.
     other = np.where(user < both, converting - 1 - user, converting + user - both)

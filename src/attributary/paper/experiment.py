@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from zlib import crc32
 
 import numpy as np
+import pyarrow as pa
 
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
@@ -119,8 +120,6 @@ def paper_counts(connection: Any, path: str, of: PaperDataset, choices: Choices,
 
     A row's period is that of its impression, with days counted from the first one's time.
     """
-    import pyarrow as pa
-
     keep = "first" if choices.unknown_delay == "first" else "keep"
     log = load(connection, path, of.name, expect, keep)  # type: ignore[arg-type]
     with text_file_errors(path):
@@ -172,8 +171,6 @@ def leaf_counts(period: Any, tree: PaperTree) -> Any:
 
     A known path without conversions has a row of 0, so that it is a part of the tree.
     """
-    import pyarrow as pa
-
     step = period.column("step").to_numpy().astype(np.int64)
     number = period.column("number").to_numpy()
     labels = pa.array(tree.at().attributes[-1].labels)

@@ -9,6 +9,7 @@ import json
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from attributary.generated import PROCESS, VERSION, ForestProcess, check_size, label
@@ -56,8 +57,6 @@ def _shared(draw: np.random.RandomState, count: NDArray[Any], weight: NDArray[An
 
 
 def _table(place: NDArray[Any], count: NDArray[Any], rows: int, seed: int, of: ForestProcess) -> Any:
-    import pyarrow as pa
-
     names = (f"{name} {{}}" for name in ATTRIBUTES[: len(place)])
     columns = [
         pa.array([name.format(i + 1) for i in values]) for name, values in zip(names, place.tolist(), strict=True)

@@ -3,15 +3,18 @@
 import os
 import zlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet
 
 from attributary import shop
 from attributary.errors import InputError, brief
-from attributary.generated import VERSION
+from attributary.generated import VERSION, label
 from attributary.paper import camb, csscl, forest
 from attributary.paper.look_alike import WORKERS, Stream, map_blocks
 from attributary.tables import check_output, write_table
-from attributary.whole_files import sole_writer, whole_file, whole_folder
+from attributary.whole_files import output_file, save, sole_writer, whole_folder
 
 Progress = Callable[[int], None]
 GROUP = 2**18  # rows in a row group of Parquet, at least
@@ -68,8 +71,7 @@ def _generate_folder(
         with whole_folder(folder, (*names.values(), "spec.toml")) as place:
             for name, table in tables.items():
                 write_table(table, os.path.join(place, names[name]))
-            with whole_file(os.path.join(place, "spec.toml")) as file:
-                file.write(spec.encode())
+            save(spec, os.path.join(place, "spec.toml"))
     progress(rows)
     return [Written(os.path.join(folder, names[name]), len(table)) for name, table in tables.items()]
 
@@ -115,40 +117,35 @@ def write(
 
     The format is parquet, or published: text with tabs, compressed if the path ends in .gz.
     """
-    write_in = {"parquet": _write_parquet, "published": _write_published}[format]
-    try:
-        write_in(stream, path, progress or (lambda rows: None), workers)
-    except BrokenPipeError:  # the reader has had enough, as `head` does
-        raise
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _write_parquet(stream: Stream, path: str, progress: Progress, workers: int) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    schema = stream.schema_with_label()
-    with whole_file(path) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        waiting: list[Any] = []
-        for batch in map_blocks(stream, lambda batch: batch, workers):
-            waiting.append(batch)
-            if sum(b.num_rows for b in waiting) >= GROUP:
-                writer.write_table(pa.Table.from_batches(waiting).cast(schema), row_group_size=2 * GROUP)
-                waiting = []
-            progress(batch.num_rows)
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting).cast(schema), row_group_size=2 * GROUP)
-
-
-def _write_published(stream: Stream, path: str, progress: Progress, workers: int) -> None:
     name = f"generated-by-attributary-not-criteo-{stream.kind}-{VERSION}.tsv"  # gzip has no other room for a label
     pack = (lambda data: _member(data, name)) if path.endswith(".gz") else (lambda data: data)
-    with whole_file(path) as file:
+    tell = progress or (lambda rows: None)
+    with output_file(path) as file:
+        if format == "parquet":
+            _write_parquet(stream, file, tell, workers)
+            return
         file.write(pack(stream.header) if stream.header else b"")
         for rows, data in map_blocks(stream, lambda batch: (batch.num_rows, pack(stream.text(batch))), workers):
             file.write(data)
-            progress(rows)
+            tell(rows)
+
+
+def _write_parquet(stream: Stream, file: BinaryIO, progress: Progress, workers: int) -> None:
+    schema = stream.schema.with_metadata(label(stream.kind, stream.rows, stream.seed))
+    waiting: list[Any] = []
+    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+
+        def write_waiting() -> None:
+            writer.write_table(pa.Table.from_batches(waiting).cast(schema), row_group_size=2 * GROUP)
+            waiting.clear()
+
+        for batch in map_blocks(stream, lambda batch: batch, workers):
+            waiting.append(batch)
+            if sum(b.num_rows for b in waiting) >= GROUP:
+                write_waiting()
+            progress(batch.num_rows)
+        if waiting:
+            write_waiting()
 
 
 def _member(data: Any, name: str) -> bytes:

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
+import pyarrow as pa
+from pyarrow import ArrowException, csv, parquet
+
 from attributary.errors import InputError
 from attributary.logs.duckdb import text_file_errors
 
@@ -98,8 +101,6 @@ def load(
 
 def _look_alike(path: str, dataset: Dataset) -> str:
     """SQL for the rows of a Parquet file that says it is a look-alike of the dataset."""
-    from pyarrow import ArrowException, parquet
-
     try:
         metadata = parquet.read_schema(path).metadata or {}
     except FileNotFoundError:
@@ -121,7 +122,7 @@ def published_table(connection: Any, path: str, dataset: Dataset) -> str:
     names, header = _column_names(path, dataset)
     columns = {name: dataset.columns.get(name, "VARCHAR") for name in names}
     compression = packing(path)
-    if compression == "archive":
+    if compression in ("zip", "tar"):  # which only Python can reach into
         connection.register(f"published_{dataset.name}", ArchiveTable(path, columns, header))
         return f"published_{dataset.name}"
     typed = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in columns.items())
@@ -177,20 +178,13 @@ class ArchiveTable(NamedTuple):
         return self._schema().__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        import pyarrow as pa
-
         return pa.RecordBatchReader.from_batches(self._schema(), self._batches()).__arrow_c_stream__(requested_schema)
 
     def _schema(self) -> Any:
-        import pyarrow as pa
-
         kinds = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "BIGINT": pa.int64(), "DOUBLE": pa.float64()}
         return pa.schema([(name, kinds.get(kind, pa.string())) for name, kind in self.columns.items()])
 
     def _batches(self) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv
-
         names = list(self.columns)
         with open_text(self.path) as file:
             reader = csv.open_csv(
@@ -210,50 +204,42 @@ def figures(connection: Any, impressions: str, dataset: Dataset) -> list[Figure]
     ]
 
 
-Packing = Literal["none", "gzip", "archive"]
 DAMAGED = (EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, gzip.BadGzipFile)
 CHUNK = 2**20
 
 
-def packing(path: str) -> Packing:
-    """How a file is packed; what is in an archive only Python can reach."""
+def packing(path: str) -> Literal["none", "gzip", "zip", "tar"]:
+    """How a file is packed."""
     with _read_errors(path), open(path, "rb") as file:
-        beginning = file.read(4)
-        if beginning.startswith(b"PK"):
-            return "archive"
-        with gzip.open(path) if beginning.startswith(b"\x1f\x8b") else open(path, "rb") as unpacked:
-            is_tar = unpacked.read(512)[257:262] == b"ustar"
-        return "archive" if is_tar else "gzip" if beginning.startswith(b"\x1f\x8b") else "none"
+        magic = file.read(2)
+        with gzip.open(path) if magic == b"\x1f\x8b" else open(path, "rb") as unpacked:
+            is_tar = magic != b"PK" and unpacked.read(512)[257:262] == b"ustar"
+        return "zip" if magic == b"PK" else "tar" if is_tar else "gzip" if magic == b"\x1f\x8b" else "none"
 
 
 @contextmanager
 def open_text(path: str) -> Iterator[Any]:
     """The bytes of the text, from its beginning."""
+    kind, rule = packing(path), "give the archive as it was published, or the file in it"
     with _read_errors(path), ExitStack() as stack:
-        file = stack.enter_context(open(path, "rb"))
-        magic = file.read(2)
-        file.seek(0)
-        if magic == b"PK":
-            archive = stack.enter_context(zipfile.ZipFile(file))
+        if kind == "zip":
+            archive = stack.enter_context(zipfile.ZipFile(path))
             texts = [each for each in archive.infolist() if each.filename.endswith((".tsv", ".tsv.gz", ".txt", "Data"))]
             if not texts:
-                rule = "give the archive as it was published, or the file in it"
                 raise InputError(f"{path} holds no .tsv or .tsv.gz; {rule}")
             largest = max(texts, key=lambda each: each.file_size)
             inner = stack.enter_context(archive.open(largest))
             yield stack.enter_context(gzip.open(inner)) if largest.filename.endswith(".gz") else inner
-        elif packing(path) == "archive":
-            yield _first_file(stack.enter_context(tarfile.open(fileobj=file, mode="r|*")), path)
+        elif kind == "tar":  # it can only be read from its beginning: its first file of more than a page is the data
+            tar = stack.enter_context(tarfile.open(path, "r|*"))
+            large = (each for each in tar if each.size > 10_000 or each.name.endswith("CriteoSearchData"))
+            data = next((each for each in large if each.isfile()), None)
+            if data is None:
+                raise InputError(f"{path} holds no file CriteoSearchData; {rule}")
+            yield tar.extractfile(data)
         else:
-            yield stack.enter_context(gzip.open(file)) if magic == b"\x1f\x8b" else file
-
-
-def _first_file(tar: tarfile.TarFile, path: str) -> Any:
-    """A tar can only be read from its beginning, so its first file of more than a page is taken for the data."""
-    for member in tar:
-        if member.isfile() and (member.size > 10_000 or member.name.endswith("CriteoSearchData")):
-            return tar.extractfile(member)
-    raise InputError(f"{path} holds no file CriteoSearchData; give the archive as it was published, or the file in it")
+            opened = gzip.open if kind == "gzip" else open
+            yield stack.enter_context(opened(path, "rb"))
 
 
 def check_whole(path: str) -> None:

@@ -10,9 +10,11 @@ from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from attributary.generated import DAY, EDGES, LOGARITHMIC, OVERALL, VERSION, label
+from attributary.generated import DAY, EDGES, LOGARITHMIC, OVERALL, VERSION
 from attributary.types import Floats, Ints
 
 Made = TypeVar("Made")
@@ -30,9 +32,6 @@ class Stream(NamedTuple):
     block: Callable[[int], Any]  # the Arrow batch of that number: the same whenever it is made
     header: bytes  # of the published format
     text: Callable[[Any], Any]  # a batch as lines of the published format
-
-    def schema_with_label(self) -> Any:
-        return self.schema.with_metadata(label(self.kind, self.rows, self.seed))
 
 
 def map_blocks(stream: Stream, make: Callable[[Any], Made], workers: int = WORKERS) -> Iterator[Made]:
@@ -53,8 +52,6 @@ def map_blocks(stream: Stream, make: Callable[[Any], Made], workers: int = WORKE
 
 def names(what: str, count: int, code: NDArray[np.integer], missing: bool = True) -> Any:
     """An Arrow column of labels such as `country 07`, or mere numbers; the code after the last stands for missing."""
-    import pyarrow as pa
-
     width = len(str(count)) if what else 0
     labels = [f"{what} {number:0{width}}".lstrip() for number in range(1, count + 1)] + [MISSING] * missing
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int16)), pa.array(labels))
@@ -75,9 +72,6 @@ def csscl_lines(batch: Any) -> Any:
 
 
 def camb_lines(batch: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     time, user, when, number, click, position, clicks = (
         _text(batch.column(name))
         for name in ("time", "user", "conversion_time", "conversion_id", "click", "click_pos", "click_nb")
@@ -90,8 +84,6 @@ def camb_lines(batch: Any) -> Any:
 
 def user_ids(user: Ints) -> Any:
     """32 hexadecimal digits for each user, like the hashes of the published file."""
-    import pyarrow as pa
-
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
     x: Any = user.astype(np.uint64)[:, None] * np.uint64(2) + np.arange(2, dtype=np.uint64)
     x += np.uint64(0x9E3779B97F4A7C15)  # SplitMix64: another number for each
@@ -108,23 +100,15 @@ def _unknown(columns: int) -> str:
 
 
 def _text(column: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.fill_null(pc.cast(column, pa.string()), UNKNOWN)
 
 
 def _labels(column: Any) -> Any:
-    import pyarrow as pa
-
     labels = [UNKNOWN if name == MISSING else name for name in column.dictionary.to_pylist()]
     return pa.array(labels).take(column.indices)
 
 
 def _lines(cells: list[Any]) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*cells, "\t"), "", "\n")
     return pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer()
 

@@ -51,7 +51,7 @@ class TableCheck:
         exact, sums = (sum(getattr(each, name) for each in self.sums) for name in ("exact", "sums"))
         noise = self.noise if self.estimate is None else f"fit z = {self.estimate.fit.z:z.2f}"
         return (
-            f"TableCheck({self.form.value} by {' > '.join(self.form.levels)}: {exact} of {sums} sums add up; {noise})"
+            f"TableCheck({self.form.called} by {' > '.join(self.form.levels)}: {exact} of {sums} sums add up; {noise})"
         )
 
     @cached_property

@@ -78,7 +78,7 @@ class DenoisedTable:
         return f"DenoisedTable({', '.join(f'{name}: {est!r}' for name, est in self.estimates.items())})"
 
     def _repr_html_(self) -> str:
-        each = [f"<p>{form.value}</p>{est._repr_html_()}" for form, est in self._by_form]
+        each = [f"<p>{form.called}</p>{est._repr_html_()}" for form, est in self._by_form]
         return "".join(each) + "".join(f"<div>{escape(note)}</div>" for note in (*self.recognised, *self.doubts))
 
     @property
@@ -99,7 +99,7 @@ class DenoisedTable:
         """The Arrow table of a row for each node and figure, as `attributary run` writes it."""
         confidence, tables = self.layout.confidence, dict[str, Any]()
         for name, (form, est) in zip(self.estimates, self._by_form, strict=True):
-            tables[name] = noted(estimates_table(est, confidence), figure=form.value)
+            tables[name] = noted(estimates_table(est, confidence), figure=form.called)
         return mark(by_measure(tables), together(words_of(self.layout.base), self.not_private))
 
     def frame(self) -> Any:
@@ -111,7 +111,7 @@ class DenoisedTable:
         """The estimates as a page shows them, by figure."""
         confidence = self.layout.confidence
         return {
-            name: replace(Estimates.of(est, confidence), figure=form.value)
+            name: replace(Estimates.of(est, confidence), figure=form.called)
             for name, (form, est) in zip(self.estimates, self._by_form, strict=True)
         }
 

@@ -12,7 +12,7 @@ from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import level_columns, refused
 from attributary.pipeline.read_prior import of_measure, prior_table, read_prior
 from attributary.plan import Plan
-from attributary.plan.fingerprint import refuse_other_plan
+from attributary.plan.file import refuse_other_plan
 from attributary.prior import Prior, none
 from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST
@@ -151,4 +151,4 @@ def _column(table: Any, name: str, attribute: Attribute, logs: Logs) -> Any:
     import pyarrow as pa
 
     labels, code = label_codes(table, name, attribute, logs)
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,16 +28,18 @@ from attributary.logs.log_columns import Moment
 from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
+from attributary.pipeline.breakdowns import by_breakdown, in_one_table, joint_estimates, refuse_estimator
 from attributary.pipeline.denoise_summary import asked, estimate_measures
 from attributary.pipeline.read_prior import prior_table, read_prior, under_plan
 from attributary.plan import MeasurePlan, Plan, make_plan
+from attributary.plan.joint import JointPlan, load_plan, make_joint_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
 from attributary.tables import write_table
-from attributary.tables.table_columns import floats, mark
+from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats
@@ -64,6 +66,21 @@ class Run:
     estimates: dict[str, Estimate]  # by measure
     confidence: float  # of the intervals in tables and on the page
     generated: bool  # whether the rows of the logs were generated
+
+    @property
+    def breakdowns(self) -> "tuple[Run, ...]":
+        """The run itself: of several breakdowns, a `JointRun` has a run for each."""
+        return (self,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the breakdowns are called; the only one has no name."""
+        return ("",)
+
+    @property
+    def not_private(self) -> str:
+        """Why the estimates are not private; nothing if they are."""
+        return together(*(est.not_private for est in self.estimates.values()))
 
     @cached_property
     def impressions(self) -> Floats | None:
@@ -122,16 +139,72 @@ class Run:
 
     def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
         """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
-        with whole_folder(folder, FILES) as place:
-            stage("writing")
-            self.plan.save(os.path.join(place, "plan.json"))
-            names = {f"{name}.{format}": table for name, table in self.tables.items()}
-            for name, table in names.items():
-                write_table(table, os.path.join(place, name))
-            stage("drawing")
-            shown = tuple(name for name in names if name.startswith(("estimates", "ratios")))
-            with open(os.path.join(place, "report.html"), "w", encoding="utf-8") as file:
-                file.write(self.page(("plan.json", *shown)))
+        _save(self, folder, format, stage)
+
+
+@dataclass(frozen=True, eq=False)
+class JointRun:
+    """What a run of several breakdowns came to: a run for each, whose figures agree wherever two of them meet."""
+
+    plan: JointPlan
+    breakdowns: tuple[Run, ...]
+    counts: Counts
+    before: Counts | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the breakdowns are called."""
+        return self.plan.names
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """The error of this draw by breakdown and, of several measures, by measure."""
+        several = len(self.plan.spec.asked) > 1
+        return {
+            f"{name}: {measure}" if several else name: error
+            for name, run in zip(self.names, self.breakdowns, strict=True)
+            for measure, error in run.errors.items()
+        }
+
+    @property
+    def not_private(self) -> str:
+        """Why the estimates are not private; nothing if they are."""
+        return together(*(run.not_private for run in self.breakdowns))
+
+    @property
+    def generated(self) -> bool:
+        """Whether the rows of the logs were generated."""
+        return self.breakdowns[0].generated
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The Arrow tables of a `Run`, those of all breakdowns in one, told apart by the column `breakdown`."""
+        each = [run.tables for run in self.breakdowns]
+        return {name: in_one_table(self.plan.spec, [tables[name] for tables in each]) for name in each[0]}
+
+    def page(self, files: tuple[str, ...] = ()) -> str:
+        """The page that shows all breakdowns, with a switch; it names these files."""
+        from attributary.report import joint_page
+
+        marks = "NOT PRIVATE: " * bool(self.not_private), " (generated data)" * self.generated
+        return joint_page(self.names, [run.page(files) for run in self.breakdowns], *marks)
+
+    def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
+        """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
+        _save(self, folder, format, stage)
+
+
+def _save(run: Run | JointRun, folder: str, format: str, stage: Callable[[str], None]) -> None:
+    with whole_folder(folder, FILES) as place:
+        stage("writing")
+        run.plan.save(os.path.join(place, "plan.json"))
+        names = {f"{name}.{format}": table for name, table in run.tables.items()}
+        for name, table in names.items():
+            write_table(table, os.path.join(place, name))
+        stage("drawing")
+        shown = tuple(name for name in names if name.startswith(("estimates", "ratios")))
+        with open(os.path.join(place, "report.html"), "w", encoding="utf-8") as file:
+            file.write(run.page(("plan.json", *shown)))
 
 
 def run(
@@ -143,14 +216,14 @@ def run(
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
-    plan: Plan | str | None = None,
+    plan: Plan | JointPlan | str | None = None,
     method: str = "optimal",
     estimator: Estimator | str = "unbiased",
     confidence: float = USUAL,
     engine: Engine | str = "duckdb",
     rng: Entropy | None = None,
     stage: Callable[[str], None] = lambda _: None,
-) -> Run:
+) -> "Run | JointRun":
     """Counts the logs of a spec, plans, simulates a summary report, and denoises it.
 
     `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions from `since` on
@@ -160,7 +233,7 @@ def run(
     simulated as it is: its budget, noise and limits hold, and no method is needed. The estimator "learned" uses what
     other nodes of the same label and the prior share; earlier impressions are measured with noise of their own then, by
     the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all tables say
-    so. `stage` is told what comes next.
+    so. `stage` is told what comes next. Of a spec with several breakdowns it is a `JointRun`, with a `Run` for each.
     """
     if protected and prior is None:
         raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
@@ -169,9 +242,12 @@ def run(
     if isinstance(spec, str):
         folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
-    ready = Plan.load(plan) if isinstance(plan, str) else plan
+    ready = load_plan(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else _spec_of(ready, spec)
     table = None if prior is None else prior_table(prior)  # before minutes of counting: it may not be there
+    if len(spec.parts) > 1:
+        refuse_estimator(estimator)
+    earlier: list[Any] = [None] * len(spec.parts) if table is None else by_breakdown(spec, table, str(prior))
     stage("counting")
     before = None
     if prior_until is not None:
@@ -179,40 +255,81 @@ def run(
         since = prior_until
     counts = count(spec, folder, since=since, until=until, engine=engine).refuse_no_match()
     stage("planning")
-    tree = spec.tree(counts.table)
-    names = [attribute.name for attribute in spec.known]
-    if prior is not None:
-        expected = read_prior(spec, tree, prior, protected, table)
-    elif before is not None:
-        expected = from_counts(tree, before.table, known=names, spec=spec)
-        expected = replace(expected, lost=expected.lost + before.left_out)
+    pasts = before.breakdowns if before else [None] * len(spec.parts)
+    each = zip(spec.parts, counts.breakdowns, pasts, earlier, strict=True)
+    known = [_Known.of(part, here, past, prior, protected, rows) for part, here, past, rows in each]
+    learn = estimator.kind.plan if not why_not_learned(spec, known[0].expected, method, known[0].profile) else False
+    if len(known) > 1:
+        given = [list(column) for column in zip(*((k.tree, k.expected, k.profile) for k in known), strict=True)]
+        made = ready or make_joint_plan(spec, given[0], given[1], method, profiles=given[2], learn=learn)
     else:
-        expected = none(tree)
-    known = expected.profile
-    learn = estimator.kind.plan if not why_not_learned(spec, expected, method, known) else False
-    plan = ready or make_plan(spec, tree, expected, method, profile=known, learn=learn)
+        (k,) = known
+        made = ready or make_plan(spec, k.tree, k.expected, method, profile=k.profile, learn=learn)
     stage("simulating a summary report")
-    now = profile(tree, spec, counts.table)
-    measures = {part.measure.name: measure(part, tree, now, rng) for part in plan.by_measure}
+    now = [profile(k.tree, k.spec, k.counts.table) for k in known]
+    measures = [
+        {part.measure.name: measure(part, k.tree, sums, rng) for part in one.by_measure}
+        for one, k, sums in zip(made.breakdowns, known, now, strict=True)
+    ]
     stage("denoising")
-    past = None
-    if prior is not None and estimator.uses_prior:
-        past = under_plan(expected, plan, tree)
-    elif known is not None and estimator.uses_prior:
-        simulated = {p.measure.name: measured_prior(p, tree, known, expected, rng) for p in plan.by_measure}
-        past = replace(expected, measures=simulated)
-    estimates = estimate_measures(plan, tree, measures, estimator, past, stage)
-    truth = {part.measure.name: now.full(part.measure) for part in plan.by_measure}
+    if isinstance(made, Plan):
+        past = known[0].under(made, prior is not None, estimator, rng)
+        estimates = [estimate_measures(made, known[0].tree, measures[0], estimator, past, stage)]
+    else:
+        estimates = joint_estimates([k.tree for k in known], measures, made.names)
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
-    return Run(plan, tree, expected, counts, before, truth, estimates, confidence, generated)
+    runs = []
+    for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
+        truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
+        runs.append(Run(one, k.tree, k.expected, k.counts, k.before, truth, est, confidence, generated))
+    return runs[0] if isinstance(made, Plan) else JointRun(made, tuple(runs), counts, before)
 
 
-def _spec_of(plan: Plan, spec: Spec) -> Spec:
+class _Known(NamedTuple):
+    """One breakdown, and what is known of it before it is measured."""
+
+    spec: Spec
+    counts: Counts
+    before: Counts | None
+    tree: Tree
+    expected: Prior
+
+    @classmethod
+    def of(
+        cls, spec: Spec, counts: Counts, before: Counts | None, prior: str | None, protected: bool, table: Any
+    ) -> "_Known":
+        tree, names = spec.tree(counts.table), [attribute.name for attribute in spec.known]
+        if prior is not None:
+            expected = read_prior(spec, tree, prior, protected, table)
+        elif before is not None:
+            expected = from_counts(tree, before.table, known=names, spec=spec)
+            expected = replace(expected, lost=expected.lost + before.left_out)
+        else:
+            expected = none(tree)
+        return cls(spec, counts, before, tree, expected)
+
+    @property
+    def profile(self) -> Profile | None:
+        known: Profile | None = self.expected.profile
+        return known
+
+    def under(self, plan: Plan, from_file: bool, estimator: Estimator, rng: Entropy | None) -> Prior | None:
+        """The prior as estimators see it: as the plan's limits count it, or measured by the plan."""
+        expected, known = self.expected, self.profile
+        if from_file and estimator.uses_prior:
+            return under_plan(expected, plan, self.tree)
+        if known is None or not estimator.uses_prior:
+            return None
+        simulated = {p.measure.name: measured_prior(p, self.tree, known, expected, rng) for p in plan.by_measure}
+        return replace(expected, measures=simulated)
+
+
+def _spec_of(plan: Plan | JointPlan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
-    if asked(plan.spec) != asked(spec):
-        of_plan, of_spec = (" > ".join(s.levels) for s in (plan.spec, spec))
+    if [asked(part) for part in plan.spec.parts] != [asked(part) for part in spec.parts]:
+        of_plan, of_spec = (" and ".join(" > ".join(part.levels) for part in s.parts) for s in (plan.spec, spec))
         both = f"the plan has {of_plan}, the spec has {of_spec}"
-        differ = "their domains or measures differ" if plan.levels == spec.levels else both
+        differ = "their domains or measures differ" if of_plan == of_spec else both
         raise InputError(f"a plan is simulated on the tree and the measures it was made for; {differ}: make a new plan")
     return plan.spec.model_copy(update={"logs": spec.logs})
 

@@ -25,9 +25,9 @@ from attributary.pipeline.level_columns import level_columns, path_ends, refused
 from attributary.pipeline.margin_rows import gap_rows, margin_sums, margin_tree, sums_of_leaves, without_marks
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.tables import place, shown
-from attributary.tables.as_written import ADDED
+from attributary.tables.as_written import ADDED, UNNAMED
 from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise
-from attributary.tables.spreadsheet import MERGED, NOTES
+from attributary.tables.spreadsheet import MERGED, NOTES, TITLE
 from attributary.tables.table_columns import arrow_table, column, floats, is_text_type, mark, with_cells, words_of
 from attributary.tables.table_writer import OF_SOURCE
 from attributary.tables.text_form import dialect
@@ -85,6 +85,11 @@ class TableForm:
     second: bool = False  # whether this is the margin of another form
     rows: Ints | None = None  # which rows of the user's table these are, where there is a margin
 
+    @property
+    def called(self) -> str:
+        """What its figures are called."""
+        return self.value if self.pivot is None else self.pivot.called
+
     def with_missing(self, found: Iterable[Incomplete]) -> "TableForm":
         """With leaves for what is missing in these families."""
         each = list(found)
@@ -132,7 +137,8 @@ def recognise(
         words = words_of(table)
         ends = [path_ends(table, name, marks) for name in spread.levels]
         depth = np.where(np.any(ends, 0), np.argmax(ends, 0), len(ends)) if ends else np.zeros(table.num_rows)
-        pivot = Pivot(table, spread, depth.astype(np.int64))
+        called = value if value and value not in table.column_names else _named_by_title(source)
+        pivot = Pivot(table, spread, depth.astype(np.int64), called)
         table, levels = long_table(pivot, path)
         table, value = mark(table, words), FIGURE
         notes.append(str(spread))
@@ -226,6 +232,13 @@ def _source(table: Any) -> tuple[Any, list[str], dict[bytes, bytes]]:
     notes += ["text is in the encoding of Western Windows (cp1252)"] if form.encoding == "cp1252" else []
     others = {key: value for key, value in metadata.items() if key not in source}
     return (table.replace_schema_metadata(others) if source else table), notes, source
+
+
+def _named_by_title(source: dict[bytes, bytes]) -> str:
+    """What the title above a sheet says that the figures are, as in Visits by month."""
+    title, word = source.get(TITLE, b"").decode(), r"[^\W\d_]+"
+    named = re.match(rf"({word}(?: {word})?)(?: (?:by|per|nach|je|pro|par|por) .*)?$", title)
+    return named[1] if named else UNNAMED
 
 
 # Figures.
@@ -427,7 +440,7 @@ def wide_columns(
     Other columns of numbers beside or after such dates may be of the pivot, too (months in another language), and are
     refused unless it is `named`.
     """
-    if value is not None and named is None:
+    if value in table.column_names and named is None:
         return None
     free = [name for name in table.column_names if name not in {*(levels or ()), *others}]
     period = next((kind for kind, names in PERIODS.items() if sum(map(_is(names), free)) > 1), None)
@@ -483,6 +496,7 @@ class Pivot(NamedTuple):
     table: Any  # Arrow
     wide: WideColumns
     depth: Ints  # how many of its levels each row names
+    called: str  # what its figures are
 
     @property
     def inner(self) -> Bools:
@@ -503,7 +517,7 @@ def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str]]:
     """One row per cell, and its levels; cells in rows of totals come last, but for those of the margin."""
     import pyarrow as pa
 
-    (table, wide, _), inner = pivot, pivot.inner
+    table, wide, inner = pivot.table, pivot.wide, pivot.inner
     if not wide.levels or not inner.any():
         raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, and rows that are not totals")
     parts, totals = [], np.flatnonzero(~inner)

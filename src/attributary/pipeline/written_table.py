@@ -19,7 +19,7 @@ from attributary.estimates import figures_of, noted, with_columns, with_metadata
 from attributary.pipeline.margin_rows import margin_sums, sums_of_leaves
 from attributary.pipeline.table_form import Pivot, TableForm
 from attributary.tables import Format, shown
-from attributary.tables.as_written import BELOW, LEVELS, MEASURED, NEEDED, TOTAL
+from attributary.tables.as_written import BELOW, CALLED, LEVELS, MEASURED, NEEDED, TOTAL, UNNAMED
 from attributary.tables.table_columns import column, is_text_type, number_cells, plain, with_cells
 from attributary.tables.table_source import is_sheet, is_text
 from attributary.tables.text_form import dialect, with_dialect
@@ -274,7 +274,9 @@ def _pivot(
     if clash is not None:
         raise InputError(f"{shown(form.path)} already has a column {clash!r}; rename it, or give `prefix`")
     made = with_columns(made, behind)
-    path = BELOW.join((*wide.levels, wide.level)) + (f"{TOTAL}{wide.margin}" if wide.margin else "")
+    path = BELOW.join((*wide.levels, wide.level))
+    path += f"{CALLED}{form.called}" if form.called != UNNAMED else ""
+    path += f"{TOTAL}{wide.margin}" if wide.margin else ""
     stated = [path if d == len(wide.levels) else BELOW.join(wide.levels[:d]) or None for d in form.pivot.depth.tolist()]
     return made if layout.prefix else made.append_column(LEVELS, pa.array(stated, pa.string()))
 

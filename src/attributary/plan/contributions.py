@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from attributary.plan.level_shares import Problem, Shares, under
+from attributary.plan.problem import Problem, Shares, under
 from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Bools, Floats, Ints

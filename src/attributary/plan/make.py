@@ -17,14 +17,21 @@ from attributary import budget
 from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.estimators import Learn
-from attributary.plan.bounded_shares import ENOUGH, at_least, bounded_shares, half_width_of, least_shares
-from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
+from attributary.plan.bounds import (
+    ENOUGH,
+    at_least,
+    bounded_shares,
+    half_width_of,
+    least_shares,
+    needed_epsilon,
+    why_missed,
+)
 from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
-from attributary.plan.expected_errors import PlanErrors, TargetError
-from attributary.plan.level_shares import Problem, Shares, shares
+from attributary.plan.errors import PlanErrors, TargetError
+from attributary.plan.limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
+from attributary.plan.problem import Problem, Shares, shares
 from attributary.plan.proposals import Asked, Wishes, proposals_of
-from attributary.plan.why_missed import needed_epsilon, why_missed
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile
 from attributary.spec import Spec
@@ -366,6 +373,8 @@ def conversions_to_try(spec: Spec, profile: Profile | None) -> list[int]:
 def _check(asked: Asked, wishes: Wishes) -> None:
     """Refuses what no plan can be made for, or not by this method."""
     (spec, tree, prior, profile), method = asked, wishes.method
+    if spec.breakdowns is not None:
+        raise InputError("a plan of several breakdowns is made by make_joint_plan, from a tree for each")
     if method not in METHODS:
         raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
     if tree.level_names != spec.levels:

@@ -4,6 +4,7 @@ The contributions are whole numbers, and all else is derived from them: the ε o
 the privacy loss. So rounding can never overspend.
 """
 
+import hashlib
 import json
 import zlib
 from dataclasses import dataclass
@@ -16,9 +17,8 @@ from pydantic import BaseModel, Field, model_validator
 from attributary.errors import InputError
 from attributary.noise import model
 from attributary.plan.contributions import Rounding, down, paths
-from attributary.plan.expected_errors import PlanErrors, TargetError
-from attributary.plan.fingerprint import digest
-from attributary.plan.privacy_words import PrivacyWords, Spent, privacy_words, spent
+from attributary.plan.errors import PlanErrors, TargetError
+from attributary.plan.privacy import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
 from attributary.spec.privacy_unit import UNITS, PrivacyLoss
@@ -131,6 +131,15 @@ class IndexLayout(BaseModel, frozen=True, extra="forbid"):
     )
 
 
+class OtherParts(BaseModel, frozen=True, extra="forbid"):
+    """What other breakdowns of the same conversions take of one budget, in parts of it, as `Spent` has them."""
+
+    names: tuple[str, ...] = Field(description="what they are called")
+    path: float = Field(ge=0, le=1, description="a part of the budget")
+    unknown: float = Field(ge=0, le=1, description="a part of the budget")
+    purchase: float | None = Field(default=None, ge=0, le=2, description="a part of the budget")
+
+
 class Bits(BaseModel, frozen=True, extra="forbid"):
     """The bits of one attribute in a key, and what is written in them."""
 
@@ -183,6 +192,9 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         default=None, description="what each scheme of the API would mean, where it has several"
     )
     layout: IndexLayout | None = Field(default=None, description="the indexes of nodes, where an API has them")
+    others: OtherParts | None = Field(
+        default=None, description="what other breakdowns of the same conversions take of the budget"
+    )
     prior: PriorNote = Field(description="what the plan was made of")
     expected: PlanErrors = Field(description="the errors to expect")
     spec: Spec = Field(description="what was asked")
@@ -207,6 +219,10 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         if self.keys is not None and [field.attribute for field in self.keys] != [a.name for a in spec.attributes]:
             fields = names(field.attribute for field in self.keys)
             raise InputError(f"keys have bits for each attribute, top to bottom; these have them for {fields}")
+        if self.others is not None and self.spent.path > 1 + 1e-9:
+            raise InputError(
+                f"contributions of all breakdowns are the budget at most; got {self.spent.path:.6g} times it"
+            )
         if self.checksum is not None and (self.nodes is None or self.checksum != checksum(self.nodes)):
             raise InputError("this plan goes by node, and the table of nodes is not the one that it was made with")
         return self
@@ -274,6 +290,11 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     def largest(self) -> str:
         """The most that one conversion adds, by measure, as the metadata of estimates have it."""
         return json.dumps({share.name: share.clip for share in self.measures})
+
+    @property
+    def breakdowns(self) -> "tuple[Plan, ...]":
+        """The plan itself: of several breakdowns, a `JointPlan` has a plan for each."""
+        return (self,)
 
     @property
     def by_measure(self) -> "tuple[MeasurePlan, ...]":
@@ -346,7 +367,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     @property
     def spent(self) -> Spent:
-        """The largest part of the budget that any root takes."""
+        """The largest part of the budget that any root takes, in all breakdowns together."""
         varied, labels = self.spec.first_varied, list(self.roots)
         each = [part.plan for part in self.by_measure]
         rows = np.array([[plan.default, *(plan.roots[label] for label in labels)] for plan in each])
@@ -358,7 +379,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             path, below = paths(tree, tree.to_level_order(self.nodes.column("contribution").to_numpy()), varied)
             known, unknown = np.append(path - below, known)[None], np.append(below, unknown)[None]
             times = np.append(np.full(len(tree), times[0]), times)
-        return spent(self.spec, known, unknown, times)
+        return spent(self.spec, known, unknown, times).plus(self.others)
 
     @property
     def guarantees(self) -> tuple[str, ...]:
@@ -458,27 +479,27 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def to_json(self) -> str:
         """The plan as JSON; one that goes by node has its nodes in a table of their own."""
-        from attributary.plan.plan_file import to_json
+        from attributary.plan.file import to_json
 
         return to_json(self)
 
     @classmethod
     def from_json(cls, text: str, nodes: Any = None) -> "Plan":
         """The plan in a JSON text, with the table of nodes if it goes by node."""
-        from attributary.plan.plan_file import from_json
+        from attributary.plan.file import from_json
 
         return from_json(text, nodes)
 
     def save(self, path: str) -> None:
         """Writes the plan to a JSON file and, if it goes by node, its nodes to a Parquet file beside it."""
-        from attributary.plan.plan_file import save
+        from attributary.plan.file import save
 
         save(self, path)
 
     @classmethod
     def load(cls, path: str) -> "Plan":
         """The plan in a file."""
-        from attributary.plan.plan_file import load
+        from attributary.plan.file import load
 
         return load(path)
 
@@ -557,6 +578,11 @@ class MeasurePlan:
     def variance(self, tree: Tree) -> Floats:
         """The noise variance of each node's sum, in the measure's unit; inf for a node without a key."""
         return self.plan.variance(tree)
+
+
+def digest(*parts: object) -> str:
+    """16 hexadecimal digits of values that JSON can hold: the beginning of a SHA-256."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def checksum(nodes: Any) -> int:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from attributary.errors import InputError
 from attributary.estimators import Learn
 from attributary.plan.contributions import Contributions, Rounding
-from attributary.plan.level_shares import Problem, Shares
 from attributary.plan.plan import Plan
+from attributary.plan.problem import Problem, Shares
 from attributary.prior import Prior
 from attributary.prior.earlier import Profile
 from attributary.spec import Spec

@@ -131,7 +131,7 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
         for v, i in zip(wide.tolist(), level.tolist(), strict=True)
         for name, letters in [(label(est, v), int(width[v] * (WIDE - 90) / LETTER) - 1)]  # as many as have room
     ]
-    words = f"{len(rows):,} nodes as wide as their counts, each below its parent, coloured by relative error"
+    words = f"{len(rows):,} boxes as wide as their counts, each below what it is part of, coloured by relative error"
     names = list(est.tree.level_names[:MAP_LEVELS])
 
     def spec(width: int) -> VegaLite:

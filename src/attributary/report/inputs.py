@@ -9,7 +9,7 @@ from attributary.facts.evaluation import read_evaluation
 from attributary.file_kind import TAKES, Kind, KnownFile, file_kind, files_in
 from attributary.pipeline.check_table import check_table
 from attributary.plan import Plan
-from attributary.plan.fingerprint import refuse_other_plan
+from attributary.plan.file import refuse_other_plan
 from attributary.ratio import WITH_ESTIMATES, read_ratios
 from attributary.read_estimates import read_estimates, read_measures
 from attributary.report.page import ReportInputs, only_measure

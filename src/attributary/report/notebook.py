@@ -21,10 +21,10 @@ def estimate_html(est: Estimate) -> str:
     (quantity,) = quantities(None, {COUNT: Estimates.of(est)})
     nodes, more, gains = len(est.tree), len(est.tree) - ROWS, estimates.level_gains(quantity)
     extras = [column.head.lower() for name, column in EXTRAS.items() if name in quantity.estimates.extras]
-    heads = ["node", "noisy", "estimate", quantity.interval_words, "correction", *extras]
+    heads = ["row", "noisy", "estimate", quantity.interval_words, "correction", *extras]
     kind = "non-negative " if est.nonnegative else ""
     caption = f"Estimate: {nodes:,} {kind}counts in {est.tree.depth} levels; {estimates.sum_words(quantity)}"
-    notes = [f"and {more:,} more"] * (more > 0) + [line.text for line in estimates.lines(quantity)]
+    notes = [f"and {more:,} more"] * (more > 0) + [line.full for line in estimates.lines(quantity)]
     shown = quantity.estimates
     rows = [
         [
@@ -47,7 +47,7 @@ def plan_html(plan: Plan) -> str:
     Of several measures, a table for each.
     """
     spec, each = plan.spec, plan.by_measure
-    what = "node" if plan.nodes is not None else spec.split_by
+    what = "row" if plan.nodes is not None else spec.split_by
     notes = [f"the split differs by {what}"] if plan.nodes is not None or plan.roots else []
     lines = [*facts.limit_lines(plan), *facts.bound_lines(plan), *facts.privacy_lines(plan), *facts.note_lines(plan)]
     notes += [line.text if line.subject == "privacy" else f"{line.subject}: {line.text}" for line in lines]

@@ -24,7 +24,7 @@ const wholePercent = (part) => (Number.isNaN(part) ? "–" : `${Math.round(100 *
 function signed(x) {
   if (Number.isNaN(x)) return "–";
   if (x === 0) return "0";
-  return `${x < 0 ? "−" : "+"}${tenth.format(Math.abs(x))} σ`;
+  return `${x < 0 ? "−" : "+"}${tenth.format(Math.abs(x))}\u00a0×`;
 }
 
 function between(tree, v) {

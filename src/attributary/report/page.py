@@ -104,7 +104,7 @@ class ReportInputs:
         """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
         shape = self.plan.spec.noise_model.shape.name if self.plan else self.shape  # where the table does not state it
         measures = {name: replace(est, shape=est.shape or shape) for name, est in self.measures.items()}
-        figure = self.check_of_table.form.value if self.check_of_table else ""
+        figure = self.check_of_table.form.called if self.check_of_table else ""
         return quantities(self.plan, measures, self.ratios, tau, figure)
 
     def check(self) -> None:
@@ -249,7 +249,7 @@ def _counts(quantity: Quantity, draw: Draw) -> dict[str, Any]:
         "total": (quantity.figure if ratio else quantity.shown)(total.estimate),
         "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
         "error": numerals.percent(total.error(quantity.tau, quantity.metric)),
-        "nodes": f"{int(known.sum()):,} of {len(est):,} nodes have a ratio"
+        "nodes": f"{int(known.sum()):,} of {len(est):,} rows have a ratio"
         if ratio
         else f"{len(est):,} {quantity.noun}s",
         "levels": numerals.few([f"{size:,}\u00a0×\u00a0{name}" for size, name in sizes]),
@@ -289,7 +289,7 @@ def budget_section(part: MeasurePlan, draw: Draw, noun: str = "count") -> dict[s
         "rows": rows[:-1],
         "last": rows[-1],
         "summed": [f"{s.level} ({s.expected} expected error)" for s in levels if s.level in unmeasured],
-        "differ": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
+        "differ": "row" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
         "error": told[-1].expected,
         "equal": told[-1].equal,
         "notes": [f"{line.subject}: {line.text}." for line in [*bounds, *level_lines(part)] if line.warning],
@@ -313,7 +313,7 @@ def accuracy_section(quantity: Quantity, draw: Draw) -> dict[str, Any] | None:
         "rows": table.rows,
         "summed": facts.summed(gains),
         "chart": draw(charts.denoised_chart(gains, quantity.noun)),
-        "fit": {"fine": not fit.warning, "words": " ".join(map(numerals.sentence, words))},
+        "fit": {"fine": not fit.warning, "detail": fit.detail, "words": " ".join(map(numerals.sentence, words))},
         "suspects": suspects,
         "more": found - len(suspects),
     }
@@ -357,13 +357,36 @@ def _render(context: dict[str, Any]) -> str:
     return render("page.html.jinja", {**empty, **context, **derived}, SCRIPTS)
 
 
-def render(template: str, context: dict[str, Any], scripts: tuple[str, ...]) -> str:
-    """A template filled in, with style and scripts in the page, and a policy that allows these only."""
-    style, script = _text("page.css"), "\n".join(_text(name) for name in scripts)
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+def joint_page(names: Sequence[str], pages: Sequence[str], before: str = "", after: str = "") -> str:
+    """The pages of several breakdowns in one, with a switch; `before` and `after` go around its title."""
+    each = [{"name": name, "html": html} for name, html in zip(names, pages, strict=True)]
+    own = ("page.css", "\n".join(_text(name) for name in SCRIPTS))  # a page within another needs leave of both
+    return render(
+        "joint.html.jinja",
+        {"title": f"{before}{' · '.join(names)}{after}", "pages": each},
+        ("joint.js",),
+        "joint.css",
+        own,
     )
+
+
+def render(
+    template: str,
+    context: dict[str, Any],
+    scripts: tuple[str, ...],
+    style_name: str = "page.css",
+    within: tuple[str, str] | None = None,
+) -> str:
+    """A template filled in, with style and scripts in the page, and a policy that allows these only.
+
+    `within` are the style and the script of pages within it.
+    """
+    style, script = _text(style_name), "\n".join(_text(name) for name in scripts)
+    styles, codes = _hash(style), _hash(script)
+    if within is not None:
+        styles, codes = f"{styles} {_hash(_text(within[0]))}", f"{codes} {_hash(within[1])}"
+    rest = "img-src data:; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; script-src {codes}; style-src {styles}; {rest}"
     context = {**context, "style": style, "script": script, "policy": policy}
     return str(_templates().get_template(template).render(context))
 

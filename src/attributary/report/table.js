@@ -161,9 +161,9 @@ function treeTable(tree) {
 
   function tell() {
     const shown = body.querySelectorAll("tr[data-node]").length;
-    const all = match ? `${whole.format(found)} of ${whole.format(tree.nodes)} nodes match; ` : `${whole.format(tree.nodes)} nodes; `;
+    const all = match ? `${whole.format(found)} of ${whole.format(tree.nodes)} rows match; ` : `${whole.format(tree.nodes)} rows; `;
     const name = tree.about.measures?.length > 1 ? `${tree.measure.name}: ` : "";
-    status.textContent = `${name}${all}${whole.format(shown)} ${shown === 1 ? "row" : "rows"} shown`;
+    status.textContent = `${name}${all}${whole.format(shown)} shown`;
   }
 
   function filter(text, flagsOnly) {

@@ -20,6 +20,7 @@ from attributary.errors import InputError
 from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.rmsre import METRICS, TAU, Metric
 from attributary.spec.attribute import TAKEN, Attribute, Logs
+from attributary.spec.breakdown import AskedBreakdown, in_order_of_one, wrong_breakdowns
 from attributary.spec.measure import (
     AUTO,
     COUNT,
@@ -137,6 +138,13 @@ class Spec(Section):
         min_length=1,
         description="one [[measure]] for each sum that is asked for; without any, conversions are counted",
     )
+    breakdowns: tuple[AskedBreakdown, ...] | None = Field(
+        default=None,
+        alias="breakdown",
+        strict=False,
+        min_length=1,
+        description="one [[breakdown]] for each tree; without any, all attributes in their order are one",
+    )
 
     def __init__(self, /, **given: Any) -> None:
         refuse_unruly(given)
@@ -167,7 +175,7 @@ class Spec(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        return all_at_once(with_its_defaults(given), handler, _between)
+        return all_at_once(in_order_of_one(with_its_defaults(given)), handler, _between)
 
     @property
     def epsilon(self) -> float:
@@ -210,7 +218,7 @@ class Spec(Section):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The names of the levels, top to bottom."""
+        """The names of the levels, top to bottom; of several breakdowns, ask each of its parts."""
         return (("total",) if self.total else ()) + tuple(a.name for a in self.attributes)
 
     def contributions_of(self, conversions: int) -> int:
@@ -321,6 +329,28 @@ class Spec(Section):
         text = bare.model_dump_json(exclude={"attributes": targets, "measures": targets, **apart})
         return text.replace('"total_or_target":', '"total":', 1)
 
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """The spec of each breakdown, whose contributions have a part of the same L1; the spec itself if it is one."""
+        if self.breakdowns is None:
+            return (self,)
+        named = {attribute.name: attribute for attribute in self.attributes}
+        return tuple(
+            self.model_copy(
+                update={
+                    "attributes": tuple(named[name] for name in each.attributes),
+                    "split_by": self.split_by if self.split_by == each.attributes[0] else None,
+                    "breakdowns": None,
+                }
+            )
+            for each in self.breakdowns
+        )
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """What the breakdowns are called; nothing where there is one alone."""
+        return tuple(each.called for each in self.breakdowns or ())
+
     def without_targets(self) -> Self:
         """The same with no errors asked for."""
         nothing = {"error": None, "half_width": None}
@@ -354,6 +384,11 @@ class Spec(Section):
         """
         from attributary.spec.spec_tree import queried
 
+        if self.breakdowns is not None:
+            raise InputError(
+                f"this spec has several breakdowns ({', '.join(self.called)}), and one tree is needed here; take a "
+                "spec with one, or `attributary run`"
+            )
         domains = {attribute.name: attribute.labels for attribute in self.unknown}
         return queried(known, [attribute.name for attribute in self.known], domains, self.total)
 
@@ -386,7 +421,9 @@ def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
 def _between(given: dict[str, Any]) -> Iterator[Mistake]:
     """What is wrong between the keys of a spec, whatever else is wrong with them."""
     attributes = given.get("attribute", given.get("attributes"))
-    for key, listed in (("attribute", attributes), ("measure", given.get("measure", given.get("measures")))):
+    breakdowns = given.get("breakdown", given.get("breakdowns"))
+    measures = given.get("measure", given.get("measures"))
+    for key, listed in (("attribute", attributes), ("measure", measures), ("breakdown", breakdowns)):
         if isinstance(listed, list | tuple) and len(listed) > MOST:
             yield Mistake(key, f"there are at most {MOST}; got {len(listed):,}: leave some out")
             return
@@ -406,9 +443,11 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
                 f"known attributes come before unknown ones; {name!r} is known to the impression but stands below "
                 f"{unknown!r}, which is not: move it up, or give it unknown = true and a domain",
             )
-    yield from _wrong_split(given.get("split_by"), names)
     yield from wrong_api(given)
     terms = terms_of(given)
+    several = isinstance(breakdowns, list | tuple) and len(breakdowns) > 1
+    yield from wrong_breakdowns(given, fields, terms)
+    yield from [] if several else _wrong_split(given.get("split_by"), names)
     epsilon, l1 = given.get("epsilon"), given.get("l1", terms.l1)
     largest = terms.largest_epsilon
     noise = given.get("noise", NOISE)
@@ -430,7 +469,6 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
         )
     levels = len(fields) + (given.get("total", False) is not False)
     levels = 1 if terms.proposals else levels  # credits are shared among the levels that a plan measures
-    measures = given.get("measure", given.get("measures"))
     limit = given.get("conversions_per_impression", 1)
     if isinstance(limit, int) and terms.conversions < limit <= REPORTS:
         rule = f"clients of the {terms.title} report at most {terms.conversions}; got {limit}: lower it"

@@ -20,9 +20,13 @@ NEEDED = ("estimate", "variance", "low", "high")
 ADDED = (*MEASURED, *NEEDED, "correction", "from_prior", "zero_probability")
 LEVELS, TOTALS, BELOW = "levels", b"totals", " > "  # which columns name a row's node, and what is between them
 MEASURE = "measure"
+CALLED = ", figures: "  # before what the cells of a pivot are called
 TOTAL = ", total: "  # before the name of the column that holds the total of each row of a pivot
 BEHIND = ("low", "high", "variance")  # what stands behind each estimate of a pivot
 BESIDE = b"beside"  # in the metadata: what other breakdown had a part in the estimates
+FIGURE = b"figure"  # in the metadata: what the figures are called
+UNNAMED = "figures"  # what those of a pivot without a title are called
+PIVOT = b"pivot"  # in the metadata of a pivot's cells: sums above its rows are not in the table
 
 
 class WrittenForm(NamedTuple):
@@ -155,6 +159,7 @@ def _unpivoted(table: Any, columns: Sequence[str]) -> Any:
     levels, stated = _level_names(table), table.column(LEVELS)
     whole = pc.equal(stated, max(stated.unique().to_pylist(), key=lambda text: len(text or "")))
     levels[-1], _, margin = levels[-1].partition(TOTAL)
+    levels[-1], _, called = levels[-1].partition(CALLED)
     parts = []
     for column in columns:
         rows = table if column == margin else table.filter(whole)
@@ -166,8 +171,11 @@ def _unpivoted(table: Any, columns: Sequence[str]) -> Any:
                 made[name] = rows.column(source)
         made[LEVELS] = pa.array([BELOW.join(levels)] * len(rows), pa.string())
         parts.append(pa.table(made))
-    metadata, rest = dict(table.schema.metadata or {}), table.filter(pc.invert(pc.fill_null(whole, False)))
+    metadata, rest = (
+        {**(table.schema.metadata or {}), PIVOT: b"yes", FIGURE: (called or UNNAMED).encode()},
+        table.filter(pc.invert(pc.fill_null(whole, False))),
+    )
     measured = (f"{name}_{MEASURED[0]}" for name in columns if name != margin)
     if any(pc.count(rest.column(name)).as_py() for name in measured if name in table.column_names):
         metadata[BESIDE] = levels[-1].encode()  # rows of totals were measured
-    return pa.concat_tables(parts, promote_options="permissive").replace_schema_metadata(metadata or None)
+    return pa.concat_tables(parts, promote_options="permissive").replace_schema_metadata(metadata)

@@ -13,6 +13,7 @@ from zipfile import ZipFile, ZipInfo
 from attributary.errors import InputError, QuestionError
 
 NOTES, SHEET = b"spreadsheet", b"sheet"  # in the metadata: what was read as what, in words; the name of the sheet
+TITLE = b"title"  # the text above the heads
 MERGED = b"merged"  # the columns with merged cells, those with the longest first
 WIDE = 0.6  # of a sheet's columns have a name in the row of heads
 FIRST = 100  # rows that tell how wide a sheet is
@@ -61,7 +62,8 @@ def read_spreadsheet(data: bytes, name: str, sheet: str | None = None) -> Any:
     notes += [f"heads of columns: row {head + 1} (what is above is a title)"] if above else []
     notes += [f"left out: remarks in the last {'row' if remarks == 1 else f'{remarks} rows'}"] if remarks else []
     merged_columns = json.dumps([names[i] for i in sorted(merges, key=lambda i: -merges[i]) if i in names])
-    metadata = {NOTES: "\n".join(notes), SHEET: page.title, MERGED: merged_columns}
+    titles = [str(value) for row in cells[:head] for value in row if value is not None]
+    metadata = {NOTES: "\n".join(notes), SHEET: page.title, MERGED: merged_columns, TITLE: "".join(titles[:1])}
     return pa.table(table).replace_schema_metadata(metadata)
 
 

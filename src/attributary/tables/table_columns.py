@@ -1,6 +1,6 @@
 """Columns: a column of a table by its name, as it is or as numbers, whatever kind of file it came from."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -65,6 +65,31 @@ def floats(table: Any, name: str, path: str, rows: NDArray[np.int64] | None = No
         if grouped is not None:
             raise InputError(f"{at(grouped)} in column {name!r} {thousands_in_words(cells[grouped].as_py())}")
     return values
+
+
+def stacked(tables: Mapping[str, Any], by: str, labels: Sequence[str]) -> Any:
+    """Tables one below the other, told apart by a first column; of `labels`, each has its own, the others are empty."""
+    import pyarrow as pa
+
+    named = []
+    for name, table in tables.items():
+        label = pa.DictionaryArray.from_arrays(pa.array(np.zeros(table.num_rows, np.int32)), pa.array([name]))
+        named.append(table.add_column(0, by, label))
+    made = pa.concat_tables(named, promote_options="permissive").unify_dictionaries()
+    names = named[0].column_names
+    first = names[: min(names.index(label) for label in labels if label in names)]
+    rest = [name for name in made.column_names if name not in (*first, *labels)]
+    metadata = next(iter(tables.values())).schema.metadata
+    return made.select([*first, *labels, *rest]).replace_schema_metadata(metadata)
+
+
+def of_label(table: Any, by: str, label: str, labels: Sequence[str]) -> Any:
+    """The rows of one of the tables that were stacked, with its own labels."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = table.filter(pc.equal(table.column(by).cast(pa.string()), label)).drop_columns([by])
+    return rows.drop_columns([name for name in rows.column_names if name in set(labels)])
 
 
 def number_cells(cells: Any) -> Any:

@@ -13,14 +13,14 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
 from attributary.tables.as_written import LEVELS
-from attributary.tables.spreadsheet import MERGED, NOTES, SHEET
+from attributary.tables.spreadsheet import MERGED, NOTES, SHEET, TITLE
 from attributary.tables.table_columns import with_column
 from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_sheet, is_text
 from attributary.tables.text_form import NOTED, SEPARATORS, TextForm, dialect
-from attributary.whole_files import standard_output, whole_file
+from attributary.whole_files import output_file
 
 ROWS = 2**15  # of text at a time
-OF_SOURCE = (NOTED, NOTES, SHEET, MERGED)  # what a table notes of the file that it was read from
+OF_SOURCE = (NOTED, NOTES, SHEET, MERGED, TITLE)  # what a table notes of the file that it was read from
 AHEAD = 4  # blocks that are made while others are written
 
 
@@ -31,18 +31,8 @@ def write_table(table: Any, path: str, format: Format | None = None) -> None:
     that the table notes (`text_form.dialect`). An interrupted write leaves the old file as it was.
     """
     kind, packing = check_output(path, format)
-    try:
-        if path == "-":
-            out = standard_output()
-            _write(table, out, kind, packing)
-            out.flush()
-        else:
-            with whole_file(path) as file:
-                _write(table, file, kind, packing)
-    except BrokenPipeError:  # the reader has had enough, as `head` does
-        raise
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+    with output_file(path) as file:
+        _write(table, file, kind, packing)
 
 
 def check_output(path: str, format: Format | None = None) -> Named:

@@ -32,8 +32,8 @@ from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.contributions import Contributions, contributions
-from attributary.plan.level_shares import Problem, Shares
 from attributary.plan.plan import SchemeCost
+from attributary.plan.problem import Problem, Shares
 from attributary.plan.proposals import Asked, Proposals, Solve, Wishes
 from attributary.spec import Spec
 from attributary.spec.measure import MICRO

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from attributary.errors import InputError
 from attributary.plan import Plan
@@ -92,8 +93,6 @@ def _node_classes(plan: Plan) -> ContributionClasses:
 
 def seen_and_new(plan: Plan) -> tuple[Tree, list[tuple[str, ...]]]:
     """The tree of a plan by node, with a new value below each known node above the last, and its known paths."""
-    import pyarrow as pa
-
     spec = plan.spec
     known = [attribute.name for attribute in spec.known]
     if not known:

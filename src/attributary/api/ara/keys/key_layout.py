@@ -14,6 +14,7 @@ from math import ceil, log2
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from attributary.errors import InputError, brief
@@ -331,8 +332,6 @@ def tree_keys(layout: KeyLayout, tree: Tree, measure: int = 0) -> Keys:
 
 def _pieces(field: KeyField, labels: Any) -> Keys:
     """The part of a key that each entry of a level's dictionary is; entries that no node has are left 0."""
-    import pyarrow as pa
-
     used = np.zeros(len(labels.dictionary), bool)
     used[labels.indices.to_numpy()] = True
     names = labels.dictionary.cast(pa.string()).filter(pa.array(used)).to_pylist()

@@ -11,7 +11,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
@@ -23,6 +23,7 @@ from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules, SpentHours
 from attributary.api.ara.service.key_index import Index, distinct
+from attributary.api.ara.service.report_ids import ReportIds
 from attributary.api.ara.service.summary_report import other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
@@ -32,11 +33,11 @@ from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
-from attributary.plan.fingerprint import refuse_other_plan
+from attributary.plan.file import refuse_other_plan
 from attributary.spec.terms import terms_of
 from attributary.tables.table_columns import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys
-from attributary.whole_files import whole_file
+from attributary.whole_files import save
 
 MOST = 2**63 - 1
 FAULTS_KEPT = 5
@@ -123,7 +124,7 @@ def aggregate(
             rules,
         )
     except BrokenProcessPool as error:
-        raise TryAgain("a process that decrypts was ended, as where memory is short; nothing was spent") from error
+        raise TryAgain("a process that reads reports was ended, as where memory is short; nothing was spent") from error
     except ValueError as error:
         raise InputError(str(error)) from error
     if errors_file is not None:
@@ -248,11 +249,7 @@ def _write_errors(path: str, sums: "KeySums") -> None:
         "error_counts": [{"category": str(name), "count": number} for name, number in counts],
         "error_messages": list(sums.faults),
     }
-    try:
-        with whole_file(path) as file:
-            file.write(json.dumps(content, indent=2).encode() + b"\n")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+    save(json.dumps(content, indent=2) + "\n", path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +264,7 @@ class KeySums:
     tally: Tally
     faults: tuple[str, ...]  # the first few
     shared: tuple[tuple[bytes, int], ...]  # the shared ids that were queried, with their hours
-    report_ids: Collection[str] = ()  # of the reports that were used
+    report_ids: Iterable[str] = ()  # of the reports that were used, in order
 
 
 def add_up(
@@ -285,14 +282,14 @@ def add_up(
     total, in_reports = np.zeros(len(index.keys), np.int64), np.zeros(len(index.keys), bool)
     beyond = [(np.empty((0, 2), np.uint64), np.empty(0, np.int64))]  # summed up to now, and since
     wanted = np.array(sorted(filtering_ids), np.uint64)
-    seen: set[str] = set()
+    seen = ReportIds()
     shared: set[tuple[Origin, int]] = set()
     faults: list[str] = []
     categories: Counter[str] = Counter()
     oldest: int | None = None
     everything = repeated = faulty = skipped = summed = nulls = filtered = missed = 0
     for part in batch.parts(paths, key, processes, rules):
-        keep = batch.once(part, seen)
+        keep = seen.add(part.report_ids)
         fresh = keep[part.columns.report]
         chosen = fresh & np.isin(part.columns.filtering_id, wanted)
         everyone = slice(None) if chosen.all() else chosen  # most often; then nothing is copied

@@ -29,6 +29,7 @@ from attributary.api.sites import parse_url
 from attributary.errors import brief
 
 MANY = 4 * SHARE  # reports; starting processes takes as long as decrypting so many
+IN_CLEAR = 25 * SHARE  # reports in the clear that are decoded before processes start
 FAULTS_KEPT = 5  # of a part, in words; all are counted
 Key = bytes | Mapping[str, bytes]  # one private key, or several by their ids
 
@@ -72,13 +73,9 @@ def parts(
     rules = rules or Rules()
     rules = replace(rules, reporting_site=_site(rules.reporting_site) if rules.reporting_site else main_site(paths))
     coming = shares(paths)
-    first: list[Share] = []
-    if processes > 1 and key is not None:
-        while sum(share.size for share in first) < MANY and len(first) < MANY // SHARE:
-            share = next(coming, None)
-            if share is None:
-                break
-            first.append(share)
+    here = None if processes == 1 else 0 if key is not None else IN_CLEAR // SHARE
+    yield from (opened(share, key, rules) for share in islice(coming, here))
+    first = list(islice(coming, MANY // SHARE))
     if sum(share.size for share in first) < MANY:
         yield from (opened(share, key, rules) for share in chain(first, coming))
         return
@@ -138,21 +135,6 @@ def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
 @lru_cache(2**16)  # the same few hours come again and again
 def _is_spent(spent: SpentHours, origin: Origin, hour: int) -> bool:
     return is_spent(spent.ledger, [(shared_id(origin, hour, number), hour) for number in spent.filtering_ids])
-
-
-def once(part: OpenReports, seen: set[str]) -> NDArray[np.bool_]:
-    """Which reports of a part can be used and were not seen before; adds these to `seen`."""
-    ids = part.report_ids
-    fresh = {report_id for report_id in ids if report_id is not None}
-    if len(fresh) == len(ids) and seen.isdisjoint(fresh):
-        seen |= fresh
-        return np.ones(len(ids), bool)
-    keep = np.zeros(len(ids), bool)
-    for i, report_id in enumerate(ids):
-        if report_id is not None and report_id not in seen:
-            seen.add(report_id)
-            keep[i] = True
-    return keep
 
 
 def main_site(paths: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -97,15 +97,19 @@ def query_of(
     keys: NDArray[np.uint64],
     total: NDArray[np.int64],
     a: Fraction | float,
-    report_ids: Collection[str] = (),
+    report_ids: Iterable[str] = (),
 ) -> Fingerprint:
-    """What makes a query the same query: its shared ids, keys and rate of noise, with exact sums or ids of reports."""
+    """What makes a query the same query: its shared ids, keys and rate of noise, with exact sums or ids of reports.
+
+    The ids come in order.
+    """
     asked = hashlib.sha256(repr((rate(a), len(shared), keys.shape)).encode())
     asked.update(b"".join(identity for identity, _ in sorted(shared)))
     asked.update(np.ascontiguousarray(keys, "<u8").data)
     summed = asked.copy()
     summed.update(np.ascontiguousarray(total, "<i8").data)
-    asked.update("\n".join(sorted(report_ids)).encode(errors="surrogatepass"))
+    for i, report_id in enumerate(report_ids):
+        asked.update(b"\n" * (i > 0) + report_id.encode())
     return Fingerprint(summed.digest(), asked.digest())
 
 

@@ -16,18 +16,17 @@ import numpy as np
 from attributary.api.ara.keys.key_layout import KeyLayout, layout, tree_keys
 from attributary.api.ara.service.key_index import Index, distinct
 from attributary.api.ara.wire import avro
-from attributary.api.ara.wire.avro import NOTHING_STATED, StatedNoise, named_files, stated_noise
-from attributary.api.ara.wire.avro_container import MAGIC
+from attributary.api.ara.wire.avro import NOTHING_STATED, StatedNoise, is_avro, named_files, stated_noise
 from attributary.api.attribution_api import Answer
 from attributary.errors import InputError
 from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
-from attributary.plan.fingerprint import refuse_other_plan
+from attributary.plan.file import refuse_other_plan
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.types import Bools, Floats, Ints, Keys
-from attributary.whole_files import whole_file
+from attributary.whole_files import output_file
 
 SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+(?=\.[^.]*$|$)")  # as in output-1-of-3.avro
 
@@ -159,7 +158,7 @@ def grouped(paths: Sequence[str]) -> list[list[str]]:
 def read_summary(given: str | Sequence[str]) -> Summary:
     """One summary report from all its files: results in Avro, or the service's JSON."""
     paths = named_files([given] if isinstance(given, str) else given, "the summary report")
-    shards = [_json_results(path) if _is_json(path) else avro.read_results(path) for path in paths]
+    shards = [avro.read_results(path) if is_avro(path) else _json_results(path) for path in paths]
     keys = np.concatenate([shard.keys for shard in shards])
     metric = np.concatenate([shard.metric for shard in shards])
     notes = tuple(dict.fromkeys(note for shard in shards for note in shard.notes))
@@ -183,15 +182,12 @@ def write_summary(path: str, keys: Keys, metric: Ints, note: str = "", stated: S
     words = {"not_private": stated.not_private, "plan": stated.plan}
     more = rate | {name: text for name, text in words.items() if text}
     tail = "".join(f", {json.dumps(k)}: {json.dumps(v)}" for k, v in more.items())
-    try:
-        with whole_file(path) as file:
-            for number, ((high, low), value) in enumerate(zip(keys.tolist(), metric.tolist(), strict=True)):
-                bucket = (high << 64 | low).to_bytes(16, "big").lstrip(b"\0").decode("latin-1")
-                row = f'{{"bucket": {json.dumps(bucket)}, "metric": {value}{tail}}}'
-                file.write(f"{',' if number else '['}\n{row}".encode())
-            file.write(b"\n]\n" if len(keys) else b"[]\n")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+    with output_file(path) as file:
+        for number, ((high, low), value) in enumerate(zip(keys.tolist(), metric.tolist(), strict=True)):
+            bucket = (high << 64 | low).to_bytes(16, "big").lstrip(b"\0").decode("latin-1")
+            row = f'{{"bucket": {json.dumps(bucket)}, "metric": {value}{tail}}}'
+            file.write(f"{',' if number else '['}\n{row}".encode())
+        file.write(b"\n]\n" if len(keys) else b"[]\n")
 
 
 def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], epsilon: float, l1: int) -> NodeSums:
@@ -255,14 +251,6 @@ def _one_rate(name: str, stated: list[StatedNoise]) -> StatedNoise:
     plans = dict.fromkeys(plan for each in stated for plan in each.plan.split(","))
     known = "" if "" in plans else ",".join(plans)  # a file that states none may be of any
     return StatedNoise(*next(iter(rates), (None, None)), together(*(each.not_private for each in stated)), known)
-
-
-def _is_json(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(MAGIC)) != MAGIC
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _json_results(path: str) -> avro.Results:

@@ -15,65 +15,39 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.api.ara.wire import avro_container
+from attributary.api.ara.wire import avro_blocks
 from attributary.api.ara.wire.aggregatable_report import Report
-from attributary.api.ara.wire.avro_container import Damaged, Header
-from attributary.api.ara.wire.avro_records import (
-    BYTES,
-    LONG,
-    MANY,
-    encoded_domain,
-    encoded_results,
-    record_fields,
-    rows,
-    scanned,
-)
+from attributary.api.ara.wire.avro_blocks import BYTES, LONG, MAGIC, MANY, Damaged, Header, record_fields
 from attributary.errors import InputError
 from attributary.tables.table_columns import LONGEST
 from attributary.types import Ints, Keys
 
 Schema = dict[str, Any]
 
-BUCKET_DOC: Final = (
-    "Histogram bucket used in aggregation. 128-bit integer encoded as a 16-byte big-endian bytestring. "
-    "Leading 0-bits will be left out."
-)
+
+def _record(name: str, **fields: tuple[Any, str]) -> Schema:
+    """The schema of a record, from the type of each field and what it says of it."""
+    each = [{"name": name, "type": kind} | ({"doc": doc} if doc else {}) for name, (kind, doc) in fields.items()]
+    return {"type": "record", "name": name, "fields": each}
 
 
-def _record(name: str, *fields: Schema) -> Schema:
-    return {"type": "record", "name": name, "fields": list(fields)}
-
-
-def _field(name: str, kind: Any, doc: str | None = None) -> Schema:
-    return {"name": name, "type": kind} | ({"doc": doc} if doc else {})
-
-
+ENCODED: Final = "128-bit integer encoded as a 16-byte big-endian bytestring."
+BUCKET: Final = ("bytes", f"Histogram bucket used in aggregation. {ENCODED} Leading 0-bits will be left out.")
+TAGS: Final = {"type": "enum", "name": "bucket_tags", "symbols": ["in_domain", "in_reports"]}
 REPORTS_SCHEMA: Final = _record(
-    "AggregatableReport", _field("payload", "bytes"), _field("key_id", "string"), _field("shared_info", "string")
+    "AggregatableReport", payload=("bytes", ""), key_id=("string", ""), shared_info=("string", "")
 )
 DOMAIN_SCHEMA: Final = _record(
     "AggregationBucket",
-    _field(
-        "bucket",
-        "bytes",
-        "A single bucket that appears in the aggregation service output. 128-bit integer encoded as a 16-byte "
-        "big-endian bytestring.",
-    ),
+    bucket=("bytes", f"A single bucket that appears in the aggregation service output. {ENCODED}"),
 )
-RESULTS_SCHEMA: Final = _record(
-    "AggregatedFact",
-    _field("bucket", "bytes", BUCKET_DOC),
-    _field("metric", "long", "Metric associated with the bucket"),
-)
+RESULTS_SCHEMA: Final = _record("AggregatedFact", bucket=BUCKET, metric=("long", "Metric associated with the bucket"))
 DEBUG_RESULTS_SCHEMA: Final = _record(
     "DebugAggregatedFact",
-    _field("bucket", "bytes", BUCKET_DOC),
-    _field("unnoised_metric", "long", "Unnoised metric associated with the bucket."),
-    _field("noise", "long", "The noise applied to metric in the regular result."),
-    _field(
-        "annotations",
-        {"type": "array", "items": {"type": "enum", "name": "bucket_tags", "symbols": ["in_domain", "in_reports"]}},
-    ),
+    bucket=BUCKET,
+    unnoised_metric=("long", "Unnoised metric associated with the bucket."),
+    noise=("long", "The noise applied to metric in the regular result."),
+    annotations=({"type": "array", "items": TAGS}, ""),
 )
 
 
@@ -141,7 +115,7 @@ class DebugResults(NamedTuple):
 
 def write_domain(path: str, keys: Keys, plan: str = "") -> None:
     """Writes the keys to query, and the fingerprint of the plan that they are of."""
-    avro_container.write(path, DOMAIN_SCHEMA, encoded_domain(keys), {PLAN: plan} if plan else None)
+    avro_blocks.write(path, DOMAIN_SCHEMA, avro_blocks.encoded_domain(keys), {PLAN: plan})
 
 
 def read_domain(paths: str | Sequence[str]) -> Keys:
@@ -161,7 +135,7 @@ def plans_of_domain(paths: str | Sequence[str]) -> dict[str, str]:
 def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: StatedNoise = NOTHING_STATED) -> None:
     rate = {} if stated.epsilon is None else {EPSILON: f"{stated.epsilon!r}".removesuffix(".0"), L1: str(stated.l1)}
     said = {NOTE: note, **rate, NOT_PRIVATE: stated.not_private, PLAN: stated.plan}
-    avro_container.write(path, RESULTS_SCHEMA, encoded_results(keys, [metric]), {k: v for k, v in said.items() if v})
+    avro_blocks.write(path, RESULTS_SCHEMA, avro_blocks.encoded_results(keys, [metric]), said)
 
 
 def read_results(given: str | Sequence[str]) -> Results:
@@ -196,13 +170,13 @@ def _plan(stated: str) -> str:
 def write_debug_results(path: str, results: DebugResults, note: str = "") -> None:
     """Writes sums and noise side by side, which are NOT protected."""
     tags = results.in_domain.astype(np.int64) + 2 * results.in_reports
-    blocks = encoded_results(results.keys, [results.unnoised, results.noise], tags)
-    avro_container.write(path, DEBUG_RESULTS_SCHEMA, blocks, {NOTE: note} if note else None)
+    blocks = avro_blocks.encoded_results(results.keys, [results.unnoised, results.noise], tags)
+    avro_blocks.write(path, DEBUG_RESULTS_SCHEMA, blocks, {NOTE: note})
 
 
 def write_reports(path: str, reports: Iterable[Report]) -> None:
     """Writes reports as the service reads them: payload, key id and shared info."""
-    avro_container.write(path, REPORTS_SCHEMA, _report_blocks(iter(reports)))
+    avro_blocks.write(path, REPORTS_SCHEMA, _report_blocks(iter(reports)))
 
 
 def read_reports(paths: str | Sequence[str]) -> Iterator[Report]:
@@ -211,9 +185,8 @@ def read_reports(paths: str | Sequence[str]) -> Iterator[Report]:
         for row in rows_or_damage(path, [at for at, _, _ in report_blocks(path)]):
             if isinstance(row, Damaged):
                 raise InputError(f"{path}: {row}")
-            payload, key_id, shared_info = row
             try:
-                yield Report(shared_info.decode(), payload, key_id.decode())
+                yield Report(row[2].decode(), row[0], row[1].decode())
             except UnicodeDecodeError:
                 raise InputError(f"{path}: the key_id and shared_info of a report are UTF-8 text") from None
 
@@ -222,7 +195,7 @@ def report_blocks(path: str) -> Iterator[tuple[int, int, int]]:
     """Where the blocks of a file of reports are, how many each says it has, and in how many bytes at most."""
     with _opened(path) as (file, header):
         record_fields(header.schema, REPORT)
-        yield from avro_container.places(file, header)
+        yield from avro_blocks.places(file, header)
 
 
 def rows_or_damage(path: str, places: Sequence[int]) -> Iterator[list[bytes] | Damaged]:
@@ -231,20 +204,16 @@ def rows_or_damage(path: str, places: Sequence[int]) -> Iterator[list[bytes] | D
         fields, size = record_fields(header.schema, REPORT), os.path.getsize(path)
         for at in places:
             try:
-                count, data, _ = avro_container.block(file, header, at, size)
-                yield from rows(data, count, fields, len(REPORT))
+                count, data, _ = avro_blocks.block(file, header, at, size)
+                yield from avro_blocks.rows(data, count, fields, len(REPORT))
             except Damaged as damage:
                 yield damage
 
 
 def _report_blocks(reports: Iterator[Report]) -> Iterator[tuple[int, bytes]]:
-    length = avro_container.encoded
     while some := list(islice(reports, REPORTS_IN_BLOCK)):
-        parts = []
-        for report in some:
-            key_id, info = report.key_id.encode(), report.shared_info.encode()
-            parts += [length(len(report.payload)), report.payload, length(len(key_id)), key_id, length(len(info)), info]
-        yield len(some), b"".join(parts)
+        cells = (cell for r in some for cell in (r.payload, r.key_id.encode(), r.shared_info.encode()))
+        yield len(some), b"".join(avro_blocks.encoded(len(cell)) + cell for cell in cells)
 
 
 def _stated(path: str, metadata: Mapping[str, bytes]) -> StatedNoise:
@@ -264,12 +233,20 @@ def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints]
             fields = record_fields(header.schema, wanted)
             metadata.append({name: value[:MOST_NOTE] for name, value in header.metadata.items()})
             many = os.path.getsize(path) >= MANY
-            for count, data in avro_container.blocks(file, header):
-                block = scanned(data, count, fields, len(wanted), many)
+            for count, data in avro_blocks.blocks(file, header):
+                block = avro_blocks.scanned(data, count, fields, len(wanted), many)
                 keys.append(block[0])
                 longs.append(block[1])
     numbers = np.concatenate(longs)
     return np.concatenate(keys), list(np.ascontiguousarray(numbers.T)), metadata
+
+
+def is_avro(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 @contextmanager
@@ -277,7 +254,7 @@ def _opened(path: str) -> Iterator[tuple[BinaryIO, Header]]:
     """A file and its header; what is wrong with either, or found wrong later, as an InputError that names the file."""
     try:
         with open(path, "rb") as file:
-            yield file, avro_container.read_header(file)
+            yield file, avro_blocks.read_header(file)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except Damaged as damage:

@@ -4,6 +4,7 @@ Browsers write payloads byte for byte alike, but for keys, values and ids, so th
 which the other columns are known. Payloads that are written differently are decoded one by one.
 """
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +13,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.api.ara.wire import cbor
 from attributary.api.ara.wire.shared_info import Category, Fault, like
 from attributary.errors import brief
 
@@ -64,13 +64,12 @@ def array_head(length: int) -> bytes:
 def decode(data: bytes) -> list[Contribution]:
     """All contributions of a payload, null ones included; whatever is not such a payload is a Fault.
 
-    Besides what browsers write, this takes members in any order, lengths left open, and numbers with leading zero
-    bytes left out, as test tools write them.
+    Test tools write members in any order, leave lengths open and leading zero bytes out; that is read, too.
     """
     if len(data) > MOST_BYTES:
         raise Fault(f"a payload has {MOST_BYTES:,} bytes at most; got {len(data):,}")
     try:
-        content = cbor.read(data)
+        content = read_cbor(data)
     except ValueError as error:
         raise Fault(f"the payload is not CBOR as browsers write it: {error}") from None
     if not isinstance(content, dict):
@@ -107,6 +106,87 @@ def _uint(number: int, size: int, name: str) -> bytes:
     if not 0 <= number < 256**size:
         raise ValueError(f"a {name} here is a whole number from 0 to {256**size - 1}; got {number}")
     return number.to_bytes(size, "big")
+
+
+# CBOR without trust: what JSON has, and bytes. Tags are refused: they could make large values of few bytes, or run
+# code. Lengths are checked against the bytes that are there, and nesting is limited, so that time and memory are
+# proportional to the input.
+
+DEEPEST = 8
+OPEN = 31  # a length that is left open: items follow up to BREAK
+BREAK = 0xFF
+SIMPLE = {20: False, 21: True, 22: None, 23: None}
+FLOATS = {25: ">e", 26: ">f", 27: ">d"}
+
+
+def read_cbor(data: bytes) -> Any:
+    """The value that some bytes stand for, all of them; a ValueError if they stand for none."""
+    try:
+        value, at = _item(data, 0, DEEPEST)
+    except (IndexError, struct.error):
+        raise ValueError("it ends too early") from None
+    if at != len(data):
+        raise ValueError("there are bytes after its end")
+    return value
+
+
+def _item(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    head = data[at]
+    kind, length = head >> 5, head & 31
+    at += 1
+    if 24 <= length < 28 and kind != 7:
+        digits, at = _piece(data, at, 1 << length - 24)
+        length = int.from_bytes(digits, "big")
+    elif length > 27 and not (length == OPEN and 2 <= kind <= 5):
+        raise ValueError(f"byte {head} begins nothing")
+    elif length == OPEN:
+        length = -1
+    if kind in (2, 3):
+        text, at = _piece(data, at, length) if length >= 0 else _chunks(data, at, kind)
+        return text if kind == 2 else text.decode(), at
+    if kind in (4, 5):
+        if not depth:
+            raise ValueError(f"it is nested more than {DEEPEST} deep")
+        items, at = _items(data, at, length, depth - 1, kind - 3)
+        return items if kind == 4 else dict(zip(items[::2], items[1::2], strict=True)), at
+    if kind == 6:
+        raise ValueError(f"it has a tag ({length}), and a payload has none")
+    if kind == 7:
+        if length in SIMPLE:
+            return SIMPLE[length], at
+        if length not in FLOATS:
+            raise ValueError(f"simple value {length} means nothing")
+        digits, at = _piece(data, at, 2 << length - 25)
+        return struct.unpack(FLOATS[length], digits)[0], at
+    return (length if kind == 0 else -1 - length), at
+
+
+def _piece(data: bytes, at: int, length: int) -> tuple[bytes, int]:
+    if length > len(data) - at:
+        raise IndexError
+    return data[at : at + length], at + length
+
+
+def _chunks(data: bytes, at: int, kind: int) -> tuple[bytes, int]:
+    parts = []
+    while data[at] != BREAK:
+        if data[at] >> 5 != kind or data[at] & 31 == OPEN:
+            raise ValueError("the parts of a string are not strings")
+        part, at = _item(data, at, 0)
+        parts.append(part if kind == 2 else part.encode())
+    return b"".join(parts), at + 1
+
+
+def _items(data: bytes, at: int, length: int, depth: int, each: int) -> tuple[list[Any], int]:
+    """The items of a list, or of a map, which has two for `each`: a name and a value."""
+    items: list[Any] = []
+    while data[at] != BREAK if length < 0 else len(items) < length * each:
+        if each == 2 and data[at] >> 5 != 3:
+            raise ValueError("the names in a map are texts")
+        for _ in range(each):
+            item, at = _item(data, at, depth)
+            items.append(item)
+    return items, at + (length < 0)
 
 
 SMALLEST = 36  # bytes of a contribution without an id; one with an id has 4 more and those of the id
@@ -162,6 +242,7 @@ def columns(payloads: Sequence[bytes]) -> tuple[Columns, dict[int, Fault]]:
     return Columns(report[some], keys[some], value[some], ids[some], nulls), faults
 
 
+@lru_cache(64)
 def layout_of(length: int, head: bytes) -> PayloadLayout | None:
     """How payloads of that length are laid out if browsers wrote them, judging by the length of their list."""
     if length > MOST_BYTES or not head or not (0x80 <= head[0] <= 0x99):
@@ -175,11 +256,6 @@ def layout_of(length: int, head: bytes) -> PayloadLayout | None:
     id_bytes = max(size - SMALLEST - 4, 0)
     if size != SMALLEST and not 1 <= id_bytes <= MOST_ID_BYTES:
         return None
-    return _layout(number, id_bytes, begin)
-
-
-@lru_cache(64)
-def _layout(number: int, id_bytes: int, begin: int) -> PayloadLayout:
     version, width = ("1.0", id_bytes) if id_bytes else ("0.1", 1)
     least = Contribution(0, 0)
     most = Contribution(256**KEY_BYTES - 1, 256**VALUE_BYTES - 1, 256**id_bytes - 1)
@@ -190,16 +266,15 @@ def _layout(number: int, id_bytes: int, begin: int) -> PayloadLayout:
 
 
 def _at_once(table: NDArray[np.uint8], places: NDArray[np.int64], layout: PayloadLayout) -> Part:
-    number = layout.number
-    size = (table.shape[1] - layout.begin - len(END)) // number
-    rows = table[:, layout.begin : -len(END)].reshape(len(table) * number, size)
+    size = (table.shape[1] - layout.begin - len(END)) // layout.number
+    rows = table[:, layout.begin : -len(END)].reshape(len(table) * layout.number, size)
     keys = np.ascontiguousarray(rows[:, -KEY_BYTES:]).view(">u8").astype(np.uint64)
-    value_at = rows.shape[1] - KEY_BYTES - 8 - VALUE_BYTES  # between them: the name of the key and its length
+    value_at = size - KEY_BYTES - 8 - VALUE_BYTES  # between them: the name of the key and its length
     value = np.ascontiguousarray(rows[:, value_at : value_at + VALUE_BYTES]).view(">u4").astype(np.int64)[:, 0]
     ids = np.zeros(len(rows), np.uint64)
     for j in range(layout.id_bytes):
         ids = (ids << np.uint64(8)) | rows[:, 5 + j]
-    return np.repeat(places, number), keys, value, ids
+    return np.repeat(places, layout.number), keys, value, ids
 
 
 def _one(contributions: list[Contribution], place: int) -> Part:

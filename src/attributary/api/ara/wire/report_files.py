@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.aggregatable_report import from_json, from_members
-from attributary.api.ara.wire.avro_container import MAGIC, Damaged
+from attributary.api.ara.wire.avro import is_avro
+from attributary.api.ara.wire.avro_blocks import Damaged
 from attributary.errors import InputError
 
 SHARE = 2000  # reports
@@ -82,14 +83,6 @@ def reports_of(path: str) -> Iterator[Given]:
             yield from reports(share)
     else:
         yield from _json_reports(path)
-
-
-def is_avro(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _avro_shares(path: str) -> Iterator[Share]:

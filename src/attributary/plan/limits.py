@@ -19,7 +19,7 @@ import numpy as np
 
 from attributary import budget
 from attributary.budget import Split
-from attributary.plan.level_shares import Problem, Shares
+from attributary.plan.problem import Problem, Shares
 from attributary.types import Floats, Ints
 
 COARSE = 5  # of a measure's clips, every so many are tried first

@@ -1,6 +1,6 @@
 """privacy_words: what a plan's ε is of, as figures and as the sentences that terminal, pages and files share."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,17 @@ class Spent(NamedTuple):
     path: float  # by all counted conversions of an impression
     unknown: float  # by them, at levels where they can differ
     purchase: float | None  # by one logged purchase more or less; None where the API's terms give no bound
+
+    def plus(self, others: Any) -> "Spent":
+        """With what others take, if there are any: a bound, as not every conversion takes the most of all."""
+        if others is None:
+            return self
+        known = self.purchase is not None and others.purchase is not None
+        return Spent(
+            self.path + others.path,
+            self.unknown + others.unknown,
+            self.purchase + others.purchase if known else None,
+        )
 
 
 def spent(spec: Spec, known: Ints, unknown: Ints, times: Ints) -> Spent:

@@ -1,4 +1,4 @@
-"""Plan file: a plan as JSON, and the nodes of a plan by node as Parquet beside it."""
+"""file: a plan as JSON, the nodes of a plan by node as Parquet beside it, and files of another plan refused."""
 
 import json
 import os
@@ -22,9 +22,10 @@ FORMAT = 1
 ORDER = [  # of the keys, for the eye
     *("format", "fingerprint", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots"),
     *("measures", "per_impression", "checksum", "keys", "mark", "expected", "targets", "unbounded", "other_noise"),
-    *("tradeoff", "schemes", "layout", "spec"),
+    *("others", "tradeoff", "schemes", "layout", "spec"),
 ]
 WIDTH = 110
+BREAKDOWNS = '"breakdowns":'  # in the text of a plan that has several
 
 
 def to_json(plan: Plan) -> str:
@@ -43,7 +44,7 @@ def to_json(plan: Plan) -> str:
     }
     if not guarantee:
         data["privacy"]["cost"] = {**loss._asdict(), **{name: loss.under(name) for name in UNITS}}
-    return _lines({key: data[key] for key in ORDER if key in data}) + "\n"
+    return lines({key: data[key] for key in ORDER if key in data}) + "\n"
 
 
 def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
@@ -63,6 +64,9 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
         raise InputError(
             f"{name} has format {format_}; this version reads {FORMAT}: update attributary, or make a new plan"
         )
+    if "breakdowns" in data:
+        names = ", ".join(data["breakdowns"]) if isinstance(data["breakdowns"], dict) else "several"
+        raise InputError(f"{name} is a plan of several breakdowns ({names}), and one breakdown is needed here")
     for derived in ("privacy", "fingerprint"):
         data.pop(derived, None)
     try:
@@ -129,14 +133,19 @@ def save(plan: Plan, path: str) -> None:
     whole_files.save(to_json(plan), path)
 
 
-def load(path: str) -> Plan:
-    """The plan in a file."""
+def read_text(path: str) -> str:
+    """The text of a plan's file."""
     what = "give a plan, as `attributary plan -o plan.json` writes it"
     try:
         with readable(path, what), open(path, encoding="utf-8") as file:
-            text = file.read()
+            return file.read()
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a plan: it is not text; give a file that `attributary plan` wrote") from None
+
+
+def load(path: str) -> Plan:
+    """The plan in a file."""
+    text = read_text(path)
     nodes = _contributions(read_table(beside(path)), beside(path)) if '"checksum"' in text else None
     plan = from_json(text, nodes, path)
     if nodes is not None:
@@ -168,18 +177,28 @@ def _check_paths(plan: Plan, name: str) -> None:
         raise InputError(f"{name}: {str(error)[:300]}; give the file that `attributary plan` wrote") from error
 
 
+def refuse_other_plan(path: str, stated: str | bytes, fingerprint: str, name: str) -> None:
+    """Refuses a file that states fingerprints of other plans, with commas between them; "" states none."""
+    text = stated.decode(errors="replace") if isinstance(stated, bytes) else stated
+    if text and fingerprint not in text.split(","):
+        raise InputError(
+            f"{path} is of plan {text[:100].replace(',', ' and ')}, and {name} is plan {fingerprint}: give the plan "
+            "and the files that belong together"
+        )
+
+
 def beside(path: str) -> str:
     """The file of a plan's nodes: plan.nodes.parquet beside plan.json."""
     return os.path.splitext(path)[0] + ".nodes.parquet"
 
 
-def _lines(value: Any, indent: str = "") -> str:
+def lines(value: Any, indent: str = "") -> str:
     """JSON with as much on a line as fits."""
     flat = json.dumps(value, ensure_ascii=False)
     if len(indent + flat) <= WIDTH or not isinstance(value, dict | list):
         return flat
     inner = indent + "  "
     if isinstance(value, list):
-        return "[\n" + ",\n".join(inner + _lines(item, inner) for item in value) + f"\n{indent}]"
-    rows = (f"{inner}{json.dumps(key, ensure_ascii=False)}: {_lines(item, inner)}" for key, item in value.items())
+        return "[\n" + ",\n".join(inner + lines(item, inner) for item in value) + f"\n{indent}]"
+    rows = (f"{inner}{json.dumps(key, ensure_ascii=False)}: {lines(item, inner)}" for key, item in value.items())
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"

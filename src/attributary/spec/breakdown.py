@@ -1,0 +1,136 @@
+"""breakdown: one of several trees that count the same conversions under one budget.
+
+[[breakdown]]
+attributes = ["campaign", "location", "day"]     # top to bottom
+
+[[breakdown]]
+attributes = ["device"]
+weight = 2             # how much its errors weigh beside the others'
+name = "devices"       # in tables and on the page; else the attributes, as in "campaign > location > day"
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from attributary.spec.measure import AUTO
+from attributary.spec.mistakes import Mistake, Section
+from attributary.spec.terms import Terms
+
+BREAKDOWN = "breakdown"  # the column that tells breakdowns apart
+BETWEEN = " > "
+
+
+def _title(text: str) -> str:
+    if text != text.strip() or not text:
+        raise ValueError
+    return text
+
+
+class AskedBreakdown(Section):
+    """The attributes of one tree, top to bottom, and how much its errors weigh."""
+
+    attributes: tuple[str, ...] = Field(
+        strict=False,
+        min_length=1,
+        description='a list of names of attributes, top to bottom, as in ["campaign", "day"]',
+    )
+    weight: float = Field(
+        default=1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="how much its errors weigh beside other breakdowns', above 0",
+    )
+    name: Annotated[str, AfterValidator(_title)] | None = Field(
+        default=None, description="what tables and pages call it; without one, its attributes"
+    )
+
+    @property
+    def called(self) -> str:
+        return self.name or BETWEEN.join(self.attributes)
+
+
+def in_order_of_one(given: Any) -> Any:
+    """The keys of a spec; those of one with a single breakdown as if its attributes stood in that order."""
+    listed = given.get("breakdown") if isinstance(given, dict) else None
+    if not isinstance(listed, list | tuple) or len(listed) != 1 or not isinstance(given.get("attribute"), list | tuple):
+        return given
+    names = {str(_name_of(each)): each for each in given["attribute"]}
+    wanted = [str(name) for name in _attributes_of(listed[0])]
+    valid = not isinstance(listed[0], dict) or listed[0].keys() <= AskedBreakdown.model_fields.keys()
+    if not valid or sorted(wanted) != sorted(names) or len(names) < len(given["attribute"]):
+        return given
+    return {key: value for key, value in given.items() if key != "breakdown"} | {
+        "attribute": [names[name] for name in wanted]
+    }
+
+
+def wrong_breakdowns(given: Mapping[str, Any], attributes: list[dict[str, Any]], terms: Terms) -> Iterator[Mistake]:
+    """What is wrong between breakdowns, and between them and the rest of a spec."""
+    listed = given.get("breakdown", given.get("breakdowns"))
+    if not isinstance(listed, list | tuple) or not listed:
+        return
+    unknown = {each.get("name"): each.get("unknown") is True for each in attributes}
+    asked = [_attributes_of(each) for each in listed]
+    for i, names in enumerate(asked):
+        here = ("breakdown", i, "attributes")
+        if strange := [name for name in names if name not in unknown]:
+            yield Mistake(here, f"names attributes of the spec; there is no [[attribute]] {strange[0]!r}: add it")
+        if twice := [name for k, name in enumerate(names) if name in names[:k]]:
+            yield Mistake(here, f"names an attribute once; {twice[0]!r} is there twice: leave one out")
+        below = [(a, b) for a, b in combinations(names, 2) if unknown.get(a) and unknown.get(b) is False]
+        if below:
+            upper, lower = below[0]
+            yield Mistake(
+                here,
+                f"has known attributes before unknown ones; {lower!r} is known to the impression but stands below "
+                f"{upper!r}, which is not: move it up",
+            )
+    called = [_called(each) for each in listed]
+    for i, name in enumerate(called):
+        if name is not None and name in called[:i]:
+            rule = f"breakdowns differ; {name!r} is the name of breakdown[{called.index(name) + 1}] too: leave one out"
+            yield Mistake(("breakdown", i), rule)
+    for i, each in enumerate(attributes):
+        if not any(each.get("name") in names for names in asked):
+            yield Mistake(("attribute", i), f"is in no breakdown: add {each.get('name')!r} to one, or leave it out")
+        if len(listed) > 1 and each.get("name") == BREAKDOWN:
+            yield Mistake(("attribute", i, "name"), "is the name of a column that our tables add; rename it")
+    if len(listed) == 1:
+        return
+    if terms.proposals is not None:
+        yield Mistake(
+            "breakdown",
+            f"clients of the {terms.title} write one histogram per conversion, whose schemes share its credits among "
+            "the levels of one tree: keep one breakdown, or make a spec for each with a part of the budget",
+        )
+    split_by = given.get("split_by")
+    if isinstance(split_by, str) and split_by not in [names[0] for names in asked if names]:
+        yield Mistake("split_by", f"names the first attribute of a breakdown; got {split_by!r}: leave it out")
+    automatic = [key for key in ("epsilon", "conversions_per_impression") if given.get(key) == AUTO]
+    measures = given.get("measure", given.get("measures"))
+    for measure in measures if isinstance(measures, list | tuple) else []:
+        clip = measure.get("clip") if isinstance(measure, dict) else getattr(measure, "clip", None)
+        name = measure.get("name") if isinstance(measure, dict) else getattr(measure, "name", None)
+        automatic += [f"clip of measure {name!r}"] if name != "count" and clip in (None, AUTO) else []
+    for key in automatic:
+        rule = f'several breakdowns count the same conversions: {key} is a number, not "{AUTO}"; give one'
+        yield Mistake(key.split()[0] if " " not in key else "measure", rule)
+
+
+def _name_of(attribute: Any) -> Any:
+    return attribute.get("name") if isinstance(attribute, dict) else getattr(attribute, "name", None)
+
+
+def _attributes_of(breakdown: Any) -> tuple[Any, ...]:
+    names = breakdown.get("attributes") if isinstance(breakdown, dict) else getattr(breakdown, "attributes", ())
+    return tuple(names) if isinstance(names, list | tuple) else ()
+
+
+def _called(breakdown: Any) -> str | None:
+    if isinstance(breakdown, AskedBreakdown):
+        return breakdown.called
+    name = breakdown.get("name") if isinstance(breakdown, dict) else None
+    return name if isinstance(name, str) else BETWEEN.join(map(str, _attributes_of(breakdown))) or None

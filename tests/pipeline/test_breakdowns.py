@@ -1,0 +1,270 @@
+"""Several breakdowns of the same conversions: from the spec to estimates that agree wherever two of them meet."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import attributary
+from attributary import Spec
+from attributary.errors import InputError
+from attributary.logs.count import count
+from attributary.pipeline.run import JointRun, Run
+from attributary.plan.joint import JointPlan, largest_row, load_plan, make_joint_plan
+from attributary.prior import from_counts
+from support.browser import Tabs
+from support.command import attributary as command
+
+TOML = """
+epsilon = 4
+{keys}
+[[attribute]]
+name = "campaign"
+
+[[attribute]]
+name = "location"
+
+[[attribute]]
+name = "device"
+
+[[attribute]]
+name = "product"
+unknown = true
+domain = ["shoes", "shirts", "hats"]
+
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["1", "2", "3", "4"]
+
+[[breakdown]]
+attributes = ["campaign", "location", "day"]
+
+[[breakdown]]
+attributes = ["location", "device"]
+
+[[breakdown]]
+attributes = ["product", "day"]
+weight = 2
+name = "products"
+
+[logs]
+attributed = "log.parquet"
+converted = "converted"
+"""
+BREAKDOWNS = ["campaign > location > day", "location > device", "products"]
+
+
+def spec_of(keys: str = "") -> Spec:
+    return Spec.parse(TOML.format(keys=keys))
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A generated log; some conversions have a product that is not in the domain."""
+    folder, rng, n = tmp_path_factory.mktemp("shop"), np.random.default_rng(1), 4_000
+    drawn = {
+        "campaign": rng.choice(["a", "b", "c"], n, p=[0.7, 0.2, 0.1]),
+        "location": rng.choice(["de", "fr"], n),
+        "device": rng.choice(["phone", "desk", "tv"], n, p=[0.6, 0.3, 0.1]),
+        "converted": rng.random(n) < 0.2,
+        "product": rng.choice(["shoes", "shirts", "hats", "gift"], n),
+        "day": rng.choice(["1", "2", "3", "4"], n),
+    }
+    pq.write_table(pa.table(drawn), folder / "log.parquet")
+    (folder / "spec.toml").write_text(TOML.format(keys=""))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(shop: Path) -> JointRun:
+    made = attributary.run(str(shop / "spec.toml"), rng=np.random.default_rng(5))
+    assert isinstance(made, JointRun)
+    return made
+
+
+def planned(spec: Spec, shop: Path, prior: bool = True, **options: Any) -> JointPlan:
+    counts = count(spec, str(shop)).breakdowns
+    trees = [part.tree(each.table) for part, each in zip(spec.parts, counts, strict=True)]
+    priors = [
+        from_counts(tree, each.table, known=[a.name for a in part.known], spec=part)
+        for part, tree, each in zip(spec.parts, trees, counts, strict=True)
+    ]
+    return make_joint_plan(spec, trees, priors if prior else None, **options)
+
+
+def test_one_breakdown_is_a_spec_with_its_attributes_in_that_order() -> None:
+    attributes = [{"name": "a"}, {"name": "b"}]
+    alone = Spec(epsilon=1, attribute=attributes, breakdown=[{"attributes": ["b", "a"]}])
+    assert alone == Spec(epsilon=1, attribute=attributes[::-1]) and alone.parts == (alone,)
+
+
+@pytest.mark.parametrize(
+    ("breakdowns", "keys", "words"),
+    [
+        ([["a", "c"], ["b"]], {}, "no [[attribute]] 'c'"),
+        ([["a", "a"], ["b"]], {}, "'a' is there twice"),
+        ([["u", "a"], ["b"]], {}, "known to the impression but stands below 'u'"),
+        ([["a", "u"], ["a", "u"], ["b"]], {}, "is the name of breakdown[1] too"),
+        ([["a", "u"], ["u"]], {}, "is in no breakdown: add 'b'"),
+        ([["a", "u"], []], {}, "a list of names of attributes"),
+        ([["a", "u"], ["b"]], {"split_by": "u"}, "the first attribute of a breakdown"),
+        ([["a", "u"], ["b"]], {"conversions_per_impression": "auto"}, 'is a number, not "auto"'),
+        ([["a", "u"], ["b"]], {"measure": [{"name": "revenue"}]}, "clip of measure 'revenue' is a number"),
+        ([["a", "u"], ["b"]], {"api": {"kind": "w3c"}}, "keep one breakdown, or make a spec for each"),
+    ],
+)
+def test_a_spec_says_what_is_wrong_with_its_breakdowns(breakdowns: Any, keys: dict[str, Any], words: str) -> None:
+    attributes = [{"name": "a"}, {"name": "b"}, {"name": "u", "unknown": True, "domain": ["x", "y"]}]
+    with pytest.raises(InputError, match="(?s)" + words.replace("[", r"\[").replace("]", r"\]").replace("(", r"\(")):
+        Spec(**{"epsilon": 1, **keys}, attribute=attributes, breakdown=[{"attributes": b} for b in breakdowns])
+
+
+def test_a_spec_of_several_has_no_one_tree() -> None:
+    with pytest.raises(InputError, match="several breakdowns"):
+        spec_of().tree(None)
+
+
+def test_each_breakdown_counts_as_a_spec_of_its_own_would_do_without_what_no_domain_has(
+    shop: Path, tmp_path: Path
+) -> None:
+    log = pq.read_table(shop / "log.parquet")
+    gift = pc.and_(log.column("converted"), pc.equal(log.column("product"), "gift"))
+    pq.write_table(log.set_column(3, "converted", pc.and_not(log.column("converted"), gift)), tmp_path / "log.parquet")
+    spec, counts = spec_of(), count(spec_of(), str(shop))
+    assert counts.left_out == pc.sum(gift).as_py()
+    for part, each in zip(spec.parts, counts.breakdowns, strict=True):
+        alone = count(part, str(tmp_path))
+        assert each.table.equals(alone.table) and each.conversions == alone.conversions
+    table = counts.table
+    assert table.column_names[0] == "breakdown" and table.column("breakdown").unique().to_pylist() == BREAKDOWNS
+    assert sum(each.table.num_rows for each in counts.breakdowns) == table.num_rows
+
+
+@pytest.mark.parametrize("keys", ["", 'noise = "gaussian"\ndelta = 1e-6', 'noise = "unit"', 'split_by = "campaign"'])
+@pytest.mark.parametrize("neighbours", ["conversion", "definition-1"])
+def test_all_breakdowns_keep_to_one_budget(shop: Path, keys: str, neighbours: str) -> None:
+    spec = spec_of(f'{keys}\nneighbours = "{neighbours}"\nconversions_per_impression = 2')
+    plan = planned(spec, shop)
+    assert sum(map(largest_row, plan.breakdowns)) <= spec.budget
+    assert plan.privacy_loss.conversion <= 4 + 1e-9
+    assert plan.privacy_loss.under(neighbours) <= 4 + 1e-9
+    assert all(one.privacy_loss == pytest.approx(plan.privacy_loss) for one in plan.breakdowns)
+    for one, part in zip(plan.breakdowns, spec.parts, strict=True):
+        assert one.spec == part and one.levels == part.levels
+    if neighbours == "conversion":  # else a breakdown of unknown attributes alone can have half of its part
+        assert sum(plan.parts) == pytest.approx(1, abs=1e-3)
+
+
+def test_planning_together_beats_planning_apart_and_equal_parts(shop: Path) -> None:
+    plan = planned(spec_of(), shop)
+    assert plan.joined and plan.error < plan.apart < plan.equal
+    assert all(one.expected.tree.plan >= alone for one, alone in zip(plan.breakdowns, plan.alone, strict=True))
+    apart = planned(spec_of(), shop, join=False)
+    assert not apart.joined and apart.error == pytest.approx(apart.apart)
+
+
+def test_a_larger_weight_gets_a_smaller_error(shop: Path) -> None:
+    spec = spec_of()
+    more = Spec(
+        **{
+            **spec.model_dump(by_alias=True, exclude_none=True),
+            "breakdown": [
+                {"attributes": list(each.attributes), "weight": 50 if i == 1 else 1}
+                for i, each in enumerate(spec.breakdowns or ())
+            ],
+        }
+    )
+    one, other = (planned(s, shop).breakdowns[1].expected.tree.plan for s in (spec, more))
+    assert other < 0.8 * one
+
+
+def test_a_plan_is_what_its_file_says(shop: Path, tmp_path: Path) -> None:
+    plan, path = planned(spec_of(), shop), str(tmp_path / "plan.json")
+    plan.save(path)
+    assert load_plan(path) == JointPlan.load(path) == plan
+    with pytest.raises(InputError, match="several breakdowns"):
+        attributary.Plan.load(path)
+    text = Path(path).read_text()
+    row = ", ".join(map(str, plan.breakdowns[1].default))
+    more = ", ".join(str(n + 100 * (n > 0)) for n in plan.breakdowns[1].default)
+    Path(path).write_text(text.replace(f"[{row}]", f"[{more}]"))
+    with pytest.raises(InputError, match="budget|sum to"):
+        JointPlan.load(path)
+
+
+def test_sums_agree_wherever_two_breakdowns_meet(done: JointRun) -> None:
+    def by(run: Run, names: list[str]) -> dict[Any, float]:
+        rows = run.estimates["count"].table().to_pylist()
+        sums: dict[Any, float] = {}
+        for row in rows:
+            if row["level"] == len(run.plan.levels) - 1:
+                key = tuple(row[name] for name in names)
+                sums[key] = sums.get(key, 0) + row["estimate"]
+        return sums
+
+    first, second, third = done.breakdowns
+    for one, other, names in [(first, second, ["location"]), (first, third, ["day"]), (second, third, [])]:
+        assert by(one, names) == pytest.approx(by(other, names), abs=1e-6)
+    totals = [run.shown.quantities(None)[0].total for run in done.breakdowns]
+    for total in totals[1:]:
+        assert (total.estimate, total.low, total.high) == pytest.approx(
+            (totals[0].estimate, totals[0].low, totals[0].high), abs=1e-6
+        )
+
+
+def test_errors_are_those_that_the_plan_expects(shop: Path) -> None:
+    spec, squares = spec_of(), np.zeros(3)
+    plan = planned(spec, shop)
+    for seed in range(60):
+        run = attributary.run(spec, str(shop), plan=plan, rng=np.random.default_rng(seed))
+        assert isinstance(run, JointRun)
+        squares += np.square(list(run.errors.values())) / 60
+    expected = [one.expected.tree.plan for one in plan.breakdowns]
+    assert np.sqrt(squares) == pytest.approx(expected, rel=0.15)
+
+
+def test_tables_have_a_column_for_the_breakdown(done: JointRun, tmp_path: Path) -> None:
+    done.save(str(tmp_path / "run"))
+    table = pq.read_table(tmp_path / "run" / "estimates.parquet")
+    assert table.column_names[:9] == [
+        *("breakdown", "node", "parent", "level", "campaign", "location", "device", "product", "day"),
+    ]
+    for name, run in zip(BREAKDOWNS, done.breakdowns, strict=True):
+        rows = table.filter(pc.equal(table.column("breakdown").cast("string"), name))
+        assert rows.column("estimate").to_pylist() == run.tables["estimates"].column("estimate").to_pylist()
+    assert load_plan(str(tmp_path / "run" / "plan.json")) == done.plan
+
+
+def test_an_earlier_run_is_a_prior(shop: Path, done: JointRun, tmp_path: Path) -> None:
+    done.save(str(tmp_path / "run"))
+    for name in ("counts", "estimates"):
+        run = attributary.run(str(shop / "spec.toml"), prior=str(tmp_path / "run" / f"{name}.parquet"))
+        assert isinstance(run, JointRun) and all(part.prior.history for part in run.breakdowns)
+    pq.write_table(done.breakdowns[0].tables["counts"], tmp_path / "alone.parquet")
+    with pytest.raises(InputError, match="no column 'breakdown'"):
+        attributary.run(str(shop / "spec.toml"), prior=str(tmp_path / "alone.parquet"))
+
+
+def test_the_page_has_a_switch(shop: Path, tmp_path: Path, tabs: Tabs) -> None:
+    told = command("run", shop / "spec.toml", "-o", tmp_path / "run").output
+    assert "costs the others" in told and all(name in told for name in BREAKDOWNS)
+    page = tabs()
+    page.goto(f"file://{tmp_path / 'run' / 'report.html'}")
+    totals = []
+    for i, name in enumerate(BREAKDOWNS):
+        page.get_by_role("button", name=name, exact=True).click()
+        assert page.locator("iframe:visible").count() == 1
+        frame = page.frame_locator(f"iframe[data-breakdown='{i}']")
+        frame.get_by_role("heading", level=1).wait_for()
+        totals.append(frame.locator("body").inner_text().split("All conversions")[1].split()[:4])
+    assert totals[0] == totals[1] == totals[2]
+
+
+def test_other_estimators_are_refused(shop: Path) -> None:
+    with pytest.raises(InputError, match="one tree alone"):
+        attributary.run(str(shop / "spec.toml"), estimator="posterior")
