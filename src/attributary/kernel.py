@@ -9,20 +9,19 @@ from typing import Any
 
 Function = Callable[..., Any]
 LIMIT: ContextVar[int | None] = ContextVar("threads", default=None)
-LOADING = 3_000_000  # nodes that NumPy passes through while numba loads
+LOADING = 3_000_000  # nodes that NumPy passes through while numba loads,
+LOADED = 300_000  # and while a kernel does
 IN_PYTHON = 30  # a node in plain Python takes as long as so many in NumPy
-_passed = [0]  # up to now, without numba
+_passed = [0]  # up to now, without kernels
 
 
 def worth_compiling(nodes: int) -> bool:
     """Whether to take the compiled way through so many nodes, as NumPy counts them.
 
-    Once numba is loaded, always; before, once all ways up to now, with this one, take longer than loading it.
+    It is once all ways up to now, with this one, take longer than loading what is not loaded yet.
     """
-    if "numba" in sys.modules:
-        return True
     _passed[0] += nodes
-    return _passed[0] >= LOADING
+    return _passed[0] >= (LOADED if "numba" in sys.modules else LOADING)
 
 
 def kernel(**options: Any) -> Callable[[Function], Function]:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attributary.family_covariance import FamilyCovariance, leaf_families
 from attributary.noise import Entropy, NoiseShape, RandomisedResponse, shape_of
+from attributary.noise.blocks import BlockEntropy
 from attributary.tables.table_columns import SEEDED, arrow_table, together
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
@@ -185,13 +186,17 @@ class Measurements:
     ) -> "Measurements":
         """What a summary report made by the plan would say of these true counts of each node, in the tree's order.
 
-        The noise is exact and from the operating system, unless `rng` makes it repeatable; that protects nobody. Sums
-        of a value are given for a `measure`, limited as the plan limits them.
+        The noise is exact and from the operating system, unless `rng` makes it repeatable; that protects nobody,
+        but for a `BlockEntropy` of a secret. Sums of a value are given for a `measure`, as the plan limits them.
         """
         part, model = plan.of_measure(measure), plan.spec.noise_model
-        noisy = model.measure(np.asarray(counts, np.float64) / part.clip, plan.budget(tree, measure), rng) * part.clip
-        words = "" if rng is None else SEEDED
-        return cls.of(tree, noisy, part.variance(tree), model.shape.name, words)
+        exact, budget = np.asarray(counts, np.float64) / part.clip, plan.budget(tree, measure)
+        if isinstance(rng, BlockEntropy):
+            noisy = rng.measure(model, tree, len(plan.spec.known), exact, budget)
+        else:
+            noisy = model.measure(exact, budget, rng)
+        words = "" if rng is None or (isinstance(rng, BlockEntropy) and rng.private) else SEEDED
+        return cls.of(tree, noisy * part.clip, part.variance(tree), model.shape.name, words)
 
     def column(self, column: int | str) -> "Measurements":
         """One of many columns, by its number or name."""

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import secrets
+import shutil
 import signal
 import sys
 import threading
@@ -244,7 +245,7 @@ def _swap(place: str, target: str, names: Collection[str]) -> None:
         return
     for name in names:
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(target, name))
+            _remove(os.path.join(target, name))
     for name in os.listdir(place):
         os.replace(os.path.join(place, name), os.path.join(target, name))
     os.rmdir(place)
@@ -267,8 +268,16 @@ def _discard(place: str, names: Collection[str]) -> None:
     with suppress(OSError):
         for name in os.listdir(place):
             if name in names or name.startswith(MARK):
-                os.unlink(os.path.join(place, name))
+                _remove(os.path.join(place, name))
         os.rmdir(place)
+
+
+def _remove(path: str) -> None:
+    """Removes a file, or a folder of ours that Spark wrote as one table."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
 
 
 def _others(target: str) -> list[str]:

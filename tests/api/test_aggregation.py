@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import attributary
-from attributary.api.ara.service import aggregation, key_index
-from attributary.api.ara.service.key_index import Index, distinct
-from attributary.api.ara.service.summary_report import grouped, measured, read_summary
+from attributary.api.ara.service import aggregation, summary_report
+from attributary.api.ara.service.summary_report import Index, distinct, grouped, measured, read_summary
 from attributary.api.ara.wire import avro, report_files
 from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.shared_info import shared_id
@@ -172,11 +171,11 @@ def test_an_index_finds_what_a_dict_finds(keys: list[int], asked: list[int]) -> 
 
 def test_keys_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = [7, 7, 8]
-    monkeypatch.setattr(key_index.secrets, "randbits", lambda _: seeds.pop(0))
+    monkeypatch.setattr(summary_report.secrets, "randbits", lambda _: seeds.pop(0))
     one = halves([5 << 64, 6 << 64])
-    apart = key_index._hashes(one, np.uint64(7))
+    apart = summary_report._hashes(one, np.uint64(7))
     twins = np.array([[5, 0], [6, (int(apart[0]) - int(apart[1])) % 2**64]], np.uint64)
-    assert len(set(key_index._hashes(twins, np.uint64(7)).tolist())) == 1
+    assert len(set(summary_report._hashes(twins, np.uint64(7)).tolist())) == 1
     assert Index.of(twins[:1]).find(twins).tolist() == [0, -1]
     assert Index.of(twins).find(twins).tolist() == [0, 1] and not seeds
 

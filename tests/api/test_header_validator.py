@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +73,9 @@ def check(case: dict[str, Any], found: Parsed[Any]) -> None:
 
 
 def compare(value: Any, expected: Any) -> None:
-    if is_dataclass(value) and isinstance(expected, dict):
+    if isinstance(expected, dict) and not isinstance(value, dict):
         for name, want in expected.items():
             snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
-            assert snake in {f.name for f in fields(value)}
             compare(getattr(value, snake), want)
     elif isinstance(expected, frozenset):
         assert frozenset(value) == expected

@@ -17,7 +17,7 @@ from attributary.api.ara.keys.key_layout import (
     tree_keys,
     with_mark,
 )
-from attributary.api.ara.service.key_index import Index
+from attributary.api.ara.service.summary_report import Index
 from attributary.errors import InputError
 from attributary.logs.log_columns import MISSING
 from attributary.pipeline.read_tree import queried_tree

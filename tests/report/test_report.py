@@ -349,7 +349,7 @@ def test_what_is_private_is_told_in_words() -> None:
         assert ("0.0625 times the planned variance" in told["Noise"].warning) == (times < 1)
         assert told["Noise"].warning == "" or times < 1
     est = read_estimates(estimates(labelled(["x"], ["p"])), "t")
-    assert [fact.answer for fact in facts(None, counted(est))] == ["first › second </script>"]
+    assert facts(None, counted(est)) == []  # a table without a plan has no question but its title
     assert "computed from true counts" in facts(None, None)[0].warning
     assert title(()) == "Methods compared" and title(("total",)) == "Conversions"
     assert title(tuple("abcdefghij")) == "Conversions by a, b, … and j"

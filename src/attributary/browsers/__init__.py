@@ -4,7 +4,7 @@
 """
 
 from attributary.browsers.ara_client import Client
-from attributary.browsers.ara_reports import Attribution, report
+from attributary.browsers.ara_storage import Attribution, report
 from attributary.browsers.event_level import event_level_measurements, randomised
 from attributary.browsers.w3c_user_agent import (
     UserAgent,

@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from random import Random, SystemRandom
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from attributary.api.ara import parse
 from attributary.api.ara.parse import Parsed, Source, Trigger
@@ -13,8 +12,17 @@ from attributary.api.ara.parse.both_headers import DEFAULT, BrowserLimits, Filte
 from attributary.api.ara.parse.trigger_header import DeduplicationKey, EventTriggerDatum, KeyValues, NamedBudget
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.sites import Url, parse_url
-from attributary.browsers.ara_reports import Attribution, Conversion, attribution, nulls
-from attributary.browsers.ara_storage import Admission, Place, Storage, Stored, store
+from attributary.browsers.ara_storage import (
+    Admission,
+    Attribution,
+    Conversion,
+    Place,
+    Storage,
+    Stored,
+    attribution,
+    nulls,
+    store,
+)
 from attributary.errors import InputError, brief
 
 INVALID = "header-parsing-error"
@@ -24,16 +32,14 @@ LONGEST_KEPT = 8192  # characters
 Filtered = TypeVar("Filtered", DeduplicationKey, EventTriggerDatum, KeyValues, NamedBudget)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceResult:
+class SourceResult(NamedTuple):
     """What became of a source: "source-success", "header-parsing-error", or the API's name of the limit it met."""
 
     outcome: str
     parsed: Parsed[Source]
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerResult:
+class TriggerResult(NamedTuple):
     """What became of a trigger: "success", "header-parsing-error", or the API's name of what stood in the way.
 
     "not-registered" is one that asks for no aggregatable report.
@@ -185,15 +191,15 @@ def _unsuited(
     stored: Stored, of: Conversion, once: int | None, made: tuple[Contribution, ...], storage: Storage
 ) -> str:
     """Why a source gives no report for a trigger, apart from what its budget and other reporters leave."""
-    refused = (
-        (NOT_REGISTERED, not asks(of.trigger)),
-        ("trigger-aggregate-report-window-passed", of.time >= stored.window_ends),
-        ("trigger-aggregate-deduplicated", once in stored.deduplication_keys),
-        ("trigger-aggregate-no-contributions", not made),
-        ("trigger-aggregate-storage-limit", storage.crowded(of.destination)),
-        ("trigger-aggregate-attributions-per-source-destination-limit", storage.exhausted(stored, of)),
-    )
-    return next((why for why, is_refused in refused if is_refused), "")
+    refused = {
+        NOT_REGISTERED: not asks(of.trigger),
+        "trigger-aggregate-report-window-passed": of.time >= stored.window_ends,
+        "trigger-aggregate-deduplicated": once in stored.deduplication_keys,
+        "trigger-aggregate-no-contributions": not made,
+        "trigger-aggregate-storage-limit": storage.crowded(of.destination),
+        "trigger-aggregate-attributions-per-source-destination-limit": storage.exhausted(stored, of),
+    }
+    return next((why for why, is_refused in refused.items() if is_refused), "")
 
 
 def _unaffordable(stored: Stored, trigger: Trigger, name: str | None, spent: int, storage: Storage) -> str:
@@ -245,18 +251,12 @@ def contributions(
     this filter data and age in seconds, passes. Of several lists of values the first match counts.
     """
     first = _first(data, age, trigger.aggregatable_values)
-    values = first.values if first else {}
     whole = dict(keys)
     for datum in trigger.aggregatable_trigger_data:
         if matches(data, age, datum.filters):
-            for name in datum.source_keys:
-                if name in whole:
-                    whole[name] |= datum.key_piece
-    return tuple(
-        Contribution(key, values[name].value, values[name].filtering_id)
-        for name, key in sorted(whole.items())
-        if name in values
-    )
+            whole |= {name: whole[name] | datum.key_piece for name in datum.source_keys if name in whole}
+    values = first.values if first else {}
+    return tuple(Contribution(key, *values[name]) for name, key in sorted(whole.items()) if name in values)
 
 
 def _first(data: Mapping[str, Set[str]], age: float, several: Sequence[Filtered]) -> Filtered | None:

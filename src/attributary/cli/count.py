@@ -5,13 +5,12 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import choice, duckdb_limits, file_output, format_option, option, period_options, quiet
+from attributary.cli.options import engine_options, file_output, format_option, option, period_options, quiet
 from attributary.cli.printing import place_of, say
 from attributary.cli.progress import reading_bar
 from attributary.cli.reading import log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 
-ENGINES = ["duckdb", "spark"]
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
 
 ABOUT = """Count the conversions of every leaf in logs.
@@ -36,9 +35,7 @@ that they are NOT PRIVATE. More: docs/logs.md
 @click.argument("logs", metavar="[LOGS]...", nargs=-1)
 @option("--conversions FILE", "Conversions to read instead of the spec's.", multiple=True)
 @period_options
-@choice("--engine", ENGINES, "Engine for the SQL.", default="duckdb")
-@duckdb_limits
-@option("--master URL", "Spark master.  [default: the running session, or this machine]")
+@engine_options
 @file_output()
 @format_option(FORMATS)
 @quiet("Print no progress and no messages.")

@@ -125,10 +125,13 @@ def threads(command: Callable[..., Any]) -> Callable[..., Any]:
     return option("--threads NUMBER", about, type=click.IntRange(1, MOST_AT_ONCE))(limited)
 
 
-duckdb_limits = together(
+engine_options = together(
+    choice("--engine", ["duckdb", "spark"], "Engine to run on.", "duckdb"),
     option("--memory SIZE", "Memory limit of DuckDB, as in 4GB.  [default: 80 % of RAM]"),
     option("--temp DIR", "Folder for what does not fit into memory.  [default: the temporary folder]"),
     threads,
+    option("--master URL", "Spark master.  [default: the running session, or this machine]"),
+    option("--conf KEY=VALUE", "A setting of Spark; repeatable.", multiple=True),
 )
 period_options = together(  # the impressions that count, by their time
     option("--from --since TIME", "Count impressions from this time on.", "since"),

@@ -28,8 +28,11 @@ LISTED = 5  # suspects
 LARGEST = 5  # roots
 
 
-def print_counts(counts: "Counts", spec: "Spec") -> None:
-    """Prints how many impressions and conversions were counted, and why others were not, to standard error."""
+def print_counts(counts: "Counts", spec: "Spec", leaves: int | None = None) -> None:
+    """Prints how many impressions and conversions were counted, and why others were not, to standard error.
+
+    `leaves` is how many there are, where a cluster has their table.
+    """
     window, limit = spec.logs.window if spec.logs else None, spec.conversions_per_impression
     several = f"{20 if limit == 'auto' else limit} conversions" if limit != 1 else "a conversion"
     not_counted = [
@@ -39,8 +42,8 @@ def print_counts(counts: "Counts", spec: "Spec") -> None:
         (counts.incomplete, "no user, key or time"),
         *((outside.conversions, _outside(outside)) for outside in counts.outside if not outside.kept),
     ]
-    rows = f"{counts.table.num_rows:,}"
-    by_bin = "rank" in counts.table.column_names
+    by_bin = leaves is None and "rank" in counts.table.column_names
+    rows = f"{counts.table.num_rows if leaves is None else leaves:,}"
     what = f"{rows} rows: one per leaf, rank and value bin" if by_bin else f"{rows} leaves"
     lines = [f"{counts.impressions:,} impressions, {counts.conversions:,} conversions, {what}"]
     if any(number for number, _ in not_counted):

@@ -1,7 +1,7 @@
-"""attributary run: end to end on this machine, from logs to counts that add up."""
+"""attributary run: end to end, from logs to counts that add up."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import click
 from attributary.cli.options import (
     choice,
     chosen_estimator,
-    duckdb_limits,
+    engine_options,
     estimator_options,
     flag,
     method_option,
@@ -24,15 +24,17 @@ from attributary.cli.printing import muted, say, warn_first
 from attributary.cli.progress import reading_bar, stages
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
-from attributary.errors import InputError, PrivacyRefusal
-from attributary.whole_files import sole_writer, was_stopped
+from attributary.errors import InputError
+from attributary.whole_files import sole_writer
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import JointRun, Run
+    from attributary.pipeline.spark_run import SparkRun
+    from attributary.spec import Spec
 
 FORMATS = ["parquet", "csv"]
 
-ABOUT = """Run end to end on this machine: logs, counts, plan, noise, counts that add up.
+ABOUT = """Run end to end: logs, counts, plan, noise, counts that add up.
 
 \b
     $ attributary generate shop -o shop/
@@ -56,12 +58,14 @@ THE OUTPUT is a folder:
     ratios       with counts and values: the value per conversion
 
 Each run draws new noise: whoever publishes two runs of the same logs has spent 2 epsilon. An earlier run is therefore
-replaced only with --again. With --seed the noise repeats and protects nobody: all files say NOT PRIVATE. More:
-docs/index.md, docs/prior.md
+replaced only with --again. With --seed the noise repeats and protects nobody: all files say NOT PRIVATE.
+
+With --engine spark all of it is done on a cluster. Tables are then folders of Parquet files, and DIR may be an address.
+More: docs/index.md, docs/prior.md, docs/cluster.md
 """
 
 
-@click.command(help=ABOUT, short_help="End to end on this machine, from logs to counts that add up.")
+@click.command(help=ABOUT, short_help="End to end, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
 @period_options
 @option("--prior-until TIME", "Impressions before this time make the prior, later ones the counts.")
@@ -71,7 +75,7 @@ docs/index.md, docs/prior.md
 @estimator_options
 @noise_seed
 @flag("--again", "Replace an earlier run: a second release, 2ε in all.")
-@duckdb_limits
+@engine_options
 @option("-o --output DIR", "The folder to write to.", default="run")
 @choice("--format", FORMATS, "Format of the tables.", "parquet", "format_")
 @quiet()
@@ -87,17 +91,14 @@ def run(
     output: str,
     format_: str,
     quiet: bool,
-    memory: str | None,
-    temp: str | None,
-    threads: int | None,
+    engine: str,
     **how: Any,
 ) -> None:
-    import numpy as np
-
     from attributary.cli.print_results import print_counts, print_estimates, print_joint_plan, print_plan
-    from attributary.logs.duckdb import DuckDB
+    from attributary.logs.count import make_engine
     from attributary.logs.log_files import rows_in_logs
-    from attributary.pipeline.run import FILES
+    from attributary.noise.blocks import BlockEntropy
+    from attributary.pipeline.run import FILES, check_earlier
     from attributary.pipeline.run import run as end_to_end
     from attributary.plan.joint import JointPlan
     from attributary.spec import Spec
@@ -112,12 +113,18 @@ def run(
     refuse_inputs([os.path.join(output, name) for name in FILES], [spec, prior, plan, *log_paths(asks, folder)])
     with ExitStack() as open_:
         open_.enter_context(sole_writer(output))
-        _check_earlier(output, FILES, again or seed is not None)
+        if engine == "spark" and format_ != "parquet":
+            raise InputError(f"tables of a cluster are Parquet; got --format {format_}: leave it out")
+        check_earlier(output, FILES, again or seed is not None)
         bar = open_.enter_context(reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)))
         stage = open_.enter_context(stages(not quiet))
-        engine = open_.enter_context(DuckDB(memory, temp, threads, bar))
-        rng = None if seed is None else np.random.default_rng(seed)
-        done = end_to_end(asks, folder, prior=prior, estimator=chosen, engine=engine, rng=rng, stage=stage, **how)
+        options = {name: how.pop(name) for name in ("memory", "temp", "threads", "master", "conf")}
+        running = open_.enter_context(make_engine(engine, bar, **options))
+        how |= {"prior": prior, "estimator": chosen, "engine": running, "stage": stage}
+        if engine == "spark":
+            _on_spark(asks, folder, how, output, seed, again, quiet)
+            return
+        done = end_to_end(asks, folder, **how, rng=None if seed is None else BlockEntropy(seed))
         done.save(output, format_, stage)
     stage_rows("writing", done.tables["estimates"].num_rows)
     words = together("" if seed is None else SEEDED, done.not_private)
@@ -141,16 +148,40 @@ def run(
         rows = part.tables["estimates"].num_rows
         print_estimates(part.shown.quantities(None), rows, path, [words] if words else [])
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
-    for line in _notes(done, output, not words):
+    for name, error in done.errors.items():
+        say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
+    for line in _notes(done, done.tables, output, not words):
         say(line)
 
 
-def _notes(done: "Run | JointRun", output: str, private: bool) -> Iterator[str]:
+def _on_spark(
+    asks: "Spec", folder: str, how: dict[str, Any], output: str, seed: int | None, again: bool, quiet: bool
+) -> None:
+    """Runs on a cluster, and prints what it came to."""
+    from attributary.cli.print_results import print_counts, print_estimates, print_plan
+    from attributary.pipeline.spark_run import run_spark
+
+    done = run_spark(asks, folder, **how, seed=seed)
+    shown = done.save(output, how["stage"], again=again or seed is not None)
+    words = shown.not_private
+    if words and (quiet or muted()):
+        say(f"{output}: {words}", always=True)
+    if quiet:
+        return
+    print_counts(done.counts, asks, done.parts.leaves)
+    source = how["prior"] or (None if done.before is None else f"impressions before {how['prior_until']}")
+    print_plan(done.plan, done.tree, done.prior, f"as in {how['plan']}" if how["plan"] else source)
+    say("")
+    notes = [*([f"below are the upper levels: {shown.upper}"] if shown.upper else []), *([words] if words else [])]
+    print_estimates(shown.quantities(None), done.rows, os.path.join(output, "estimates.parquet"), notes)
+    for line in _notes(done, done.frames, output, not words):
+        say(line)
+
+
+def _notes(done: "Run | JointRun | SparkRun", tables: Collection[str], output: str, private: bool) -> Iterator[str]:
     """What to say of a run besides counts, plan and estimates."""
-    for name, error in done.errors.items():
-        yield f"error of this run: {error:.1%} of {name} (of tau where that is larger)"
     true = "counts" if done.before is None else "counts and prior"
-    ratios = " ratios," if "ratios" in done.tables else ""
+    ratios = " ratios," if "ratios" in tables else ""
     yield f"also written: plan.json,{ratios} {true} ({true} hold true counts, NOT protected)"
     if done.generated:
         yield "the rows of these logs were generated"
@@ -159,17 +190,3 @@ def _notes(done: "Run | JointRun", output: str, private: bool) -> Iterator[str]:
         twice = f"{'' if noise.account else '2'}ε = {noise.loss(2):.4g}"
         yield f"each run draws new noise: publishing two runs of these logs has a privacy loss of {twice}"
     yield f"report: {os.path.join(output, 'report.html')}"
-
-
-def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:
-    """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all."""
-    there = [name for name in names if os.path.exists(os.path.join(folder, name))]
-    if not there or was_stopped(folder):
-        return
-    if "plan.json" not in there or not any(name.startswith("estimates.") for name in there):
-        raise InputError(f"{folder} has a {there[0]} that is not of a run; choose another folder with -o")
-    if not again:
-        raise PrivacyRefusal(
-            f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
-            "add --again to replace it, or choose another folder with -o"
-        )

@@ -26,7 +26,10 @@ from attributary.noise import shape_of
 from attributary.tree import Family, Tree
 from attributary.types import Floats, Ints
 
-LEAST = 8.0  # degrees of freedom: with fewer, a variance is known to less than half of itself
+LEAST = 8.0  # degrees of freedom of each variance: with fewer, it is known to less than half of itself
+LEAST_ALONE = (
+    6.0  # where there is one, by which no figure is weighed: intervals, which allow for it, hold (docs/table.md)
+)
 ROUNDS = 100
 LARGEST = 1e100  # figures are squared, and squares are
 STEP = 1e-3  # of derivatives, relative
@@ -96,14 +99,15 @@ def estimate_noise(
     spread = inverse @ (information + (each.T * tails) @ each) @ inverse  # of log θ̂
     freedom = 2 / np.maximum(np.diag(spread), 1e-12)
     clear = (np.diag(inverse @ information) > 0.999) & (np.abs(moved) < 1e-3)
-    if not (clear & (freedom >= LEAST)).all():
-        _refuse(names, clear & (freedom >= LEAST), checks, float(freedom[0]))
+    least = LEAST_ALONE if len(names) == 1 else LEAST
+    if not (clear & (freedom >= least)).all():
+        _refuse(names, clear & (freedom >= least), checks, float(freedom[0]))
     if odd.any():
         of, slope = _parts(figures, theta), _slopes(figures, theta)
     pull = slope.left * theta
     with np.errstate(invalid="ignore", divide="ignore"):
         satterthwaite = 2 * of.left**2 / np.einsum("vl,lm,vm->v", pull, spread, pull)
-    satterthwaite[~(satterthwaite >= LEAST)] = np.inf  # what is not estimated, or exact
+    satterthwaite[~(satterthwaite >= least)] = np.inf  # what is not estimated, or exact
     measured = Measurements.of(tree, back(figures.x), back(of.variance), shape)
     measured = replace(measured, freedom=back(satterthwaite))
     return NoiseLevel(
@@ -260,7 +264,7 @@ def _refuse(names: tuple[str, ...], good: np.ndarray, checks: float, freedom: fl
     if len(names) == 1:
         raise ValueError(
             f"the noise level cannot be estimated from {checks:,.0f} figures measured twice; with noise of this shape "
-            f"about {ceil(LEAST * checks / freedom):,} are needed: add rows of totals, or state the noise"
+            f"about {ceil(LEAST_ALONE * checks / freedom):,} are needed: add rows of totals, or state the noise"
         )
     bad = " and of ".join(name for name, fine in zip(names, good, strict=True) if not fine)
     raise ValueError(

@@ -56,10 +56,8 @@ def facts(plan: Plan | None, quantity: Quantity | None) -> list[Fact]:
         more = tuple(sentence(line.text) for line in prior_lines(quantity))
         weight = [Fact("Weight of the prior", mean, more, sentence(BIASED))]
     if plan is None:
-        if est is None:
-            true = "An evaluation is computed from true counts, and no ε protects it."
-            return [Fact("Query", "the error of each method", warning=true)]
-        return [Fact("Query", " › ".join(numerals.few(est.tree.level_names))), *weight]
+        true = "An evaluation is computed from true counts, and no ε protects it."
+        return weight if est is not None else [Fact("Query", "the error of each method", warning=true)]
     return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *weight]
 
 

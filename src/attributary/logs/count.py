@@ -1,11 +1,12 @@
 """count: logs become counts, one for each leaf of the spec's tree (the paper's sections 2.2 and 3.1)."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from attributary.errors import InputError
 from attributary.logs.calendar import day_of, on_clocks, place_sql
@@ -50,35 +51,70 @@ def count(
     `folder`. A period has the impressions from `since` on and before `until`, in the log's own clock, and the
     conversions that belong to them. The engine is "duckdb", "spark", or one that you have set up.
     """
-    logs = spec.logs
-    if logs is None:
-        raise InputError("the spec has no section [logs], which says where impressions and conversions are; add it")
-    refuse_no_other(spec.unknown, logs)
-    period = Period(since, until, logs.timezone)
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
-        sides = _open_logs(spec, logs, folder, running)
+        question = Question.of(spec, folder, since, until, running)
+        with question.bad_cells():
+            grouped = running.run(question.sql, question.stage)
+            return question.finished(leaves(spec, question.logs, grouped, question.period))
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What counts the logs of a spec in a period: SQL that gives groups of rows by their fate and attributes."""
+
+    logs: Logs
+    period: Period
+    sides: list[LogTable]
+    sql: str
+    clock: Clock  # of the impressions' times
+
+    @classmethod
+    def of(cls, spec: Spec, folder: str, since: Moment | None, until: Moment | None, engine: Engine) -> Self:
+        """The question of a spec; mistakes in it, or in how the logs look, are InputErrors."""
+        logs = spec.logs
+        if logs is None:
+            raise InputError("the spec has no section [logs], which says where impressions and conversions are; add it")
+        refuse_no_other(spec.unknown, logs)
+        period = Period(since, until, logs.timezone)
+        sides = _open_logs(spec, logs, folder, engine)
+        made = cls(logs, period, sides, "", "number")
+        with made.bad_cells():
+            one = logs.is_attributed
+            query = one_log(spec, logs, sides[0], period) if one else two_logs(spec, logs, sides[0], sides[1], period)
+        return replace(made, sql=query.sql, clock=query.clock)
+
+    @property
+    def stage(self) -> str:
+        return "counting" if self.logs.is_attributed else "attributing and counting"
+
+    @contextmanager
+    def bad_cells(self) -> Iterator[None]:
+        """A CAST that fails here is an InputError that names the cell."""
         try:
-            if logs.is_attributed:
-                query = one_log(spec, logs, sides[0], period)
-                grouped = running.run(query.sql, "counting")
-            else:
-                query = two_logs(spec, logs, sides[0], sides[1], period)
-                grouped = running.run(query.sql, "attributing and counting")
-            filtered = _left_out(sides)
+            yield
         except CastError as error:
-            raise _bad_cell(sides, error) from error
-    counts = leaves(spec, logs, grouped, period)
-    rows = None if counts.rows is None else counts.rows + sum(filtered.values())
-    return replace(counts, clock=period.words(query.clock), filtered=filtered, rows=rows)
+            raise _bad_cell(self.sides, error) from error
+
+    def finished(self, counts: Counts) -> Counts:
+        """The counts with what they do not show: the period's clock, and rows that do not meet conditions."""
+        filtered = _left_out(self.sides)
+        rows = None if counts.rows is None else counts.rows + sum(filtered.values())
+        return replace(counts, clock=self.period.words(self.clock), filtered=filtered, rows=rows)
 
 
-def make_engine(name: str, report: Report | None = None, master: str | None = None, **limits: Any) -> Any:
-    """An engine for a `with` statement: "duckdb" with its limits (memory, temp, threads), or "spark" at a master."""
+def make_engine(
+    name: str, report: Report | None = None, master: str | None = None, conf: Sequence[str] = (), **limits: Any
+) -> Any:
+    """An engine for a `with` statement: "duckdb" with its limits (memory, temp, threads), or "spark" at a master.
+
+    `conf` are settings of Spark's own, as in "spark.executor.memory=8g".
+    """
     if name == "duckdb":
         from attributary.logs.duckdb import DuckDB
 
-        if master is not None:
-            raise InputError("master is an option of Spark; choose the engine spark, or leave it out")
+        for option, value in (("master", master), ("conf", conf)):
+            if value:
+                raise InputError(f"{option} is an option of Spark; choose the engine spark, or leave it out")
         return DuckDB(report=report, **limits)
     if name == "spark":
         from attributary.logs.spark import Spark
@@ -86,7 +122,10 @@ def make_engine(name: str, report: Report | None = None, master: str | None = No
         for limit, value in limits.items():
             if value is not None:
                 raise InputError(f"{limit} is an option of DuckDB; leave it out with Spark, which has its own settings")
-        return Spark(master=master, report=report)
+        for setting in conf:
+            if not re.fullmatch(r"[^=\s]+=.*", setting):
+                raise InputError(f"conf is a setting and its value, as in spark.executor.memory=8g; got {setting!r}")
+        return Spark(master=master, settings=dict(setting.split("=", 1) for setting in conf), report=report)
     raise InputError(f"an engine is duckdb or spark; got {name!r}")
 
 

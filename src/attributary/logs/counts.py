@@ -1,6 +1,7 @@
 """counts: how many conversions each leaf has, and what became of those that none has."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import Any, NamedTuple
@@ -89,7 +90,7 @@ class Counts:
         return {
             "impressions": self.impressions,
             "conversions": self.conversions,
-            "table_rows": self.table.num_rows,
+            **({} if self.table is None else {"table_rows": self.table.num_rows}),
             "rows_read": self.rows,
             "conversions_not_counted": {
                 "no_impression_before": self.unattributed,
@@ -120,10 +121,7 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
 def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     """The counts of one breakdown: a conversion that is outside of any domain of the spec is in no leaf of any."""
     fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
-    total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
-    seen = {"impression", "conversion", "late"} if logs.is_attributed else {"impression"}
-    seen |= {"undated"} if period.is_all else set()
-    is_seen, is_conversion = (np.isin(fate, [FATES.index(f) for f in names]) for names in (seen, {"conversion"}))
+    is_seen, is_conversion = np.isin(fate, seen_fates(logs, period)), fate == FATES.index("conversion")
     if not is_seen.any():
         raise InputError(
             "there is no impression to count" + ("" if period.is_all else " in the period; choose another")
@@ -167,22 +165,66 @@ def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> 
         inside = ~lost & (all_conversions > 0)
         grouped = conversion_groups(spec, table, leaf, all_conversions).some(inside)
         made, values = _measured(spec, made, grouped), value_totals(spec, grouped)
-    # All rows have a fate; of two logs, a conversion that is its impression's first is also within the window.
-    counted_twice = 0 if logs.is_attributed or many else total["conversion"]
-    return Counts(
+    counts = Counts(
         mark(made, TRUE_COUNTS),
         impressions=int(impressions.sum()),
         conversions=int(count.sum()),
-        unattributed=total["unattributed"],
-        late=total["late"],
-        exceeded=int((all_conversions - conversions).sum()) if many else max(0, total["within"] - total["conversion"]),
-        incomplete=total["incomplete"],
-        undated=total["undated"],
+        exceeded=int((all_conversions - conversions).sum()),
         outside=tuple(outside),
         left_out=int(conversions[lost].sum()),
         values=values,
+    )
+    return with_fates(counts, logs, period, fate, number, many)
+
+
+def seen_fates(logs: Logs, period: Period) -> list[int]:
+    """The fates of rows that are impressions."""
+    seen = ["impression", *["conversion", "late"] * logs.is_attributed, *["undated"] * period.is_all]
+    return [FATES.index(name) for name in seen]
+
+
+def with_fates(counts: Counts, logs: Logs, period: Period, fate: Ints, number: Ints, many: bool) -> Counts:
+    """The counts of all leaves with what became of other rows, from rows by fate."""
+    total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
+    # All rows have a fate; of two logs, a conversion that is its impression's first is also within the window.
+    counted_twice = 0 if logs.is_attributed or many else total["conversion"]
+    return replace(
+        counts,
+        unattributed=total["unattributed"],
+        late=total["late"],
+        exceeded=counts.exceeded if many else max(0, total["within"] - total["conversion"]),
+        incomplete=total["incomplete"],
+        undated=total["undated"],
         rows=sum(total.values()) - counted_twice if period.is_all else None,
     )
+
+
+def counts_together(parts: Sequence[Counts]) -> Counts:
+    """The counts of several parts of a forest, without their tables."""
+    first, *others = parts
+    total = replace(first, table=None)
+    for part in others:
+        total = replace(
+            total,
+            **{
+                name: getattr(total, name) + getattr(part, name)
+                for name in ("impressions", "conversions", "exceeded", "left_out")
+            },
+            outside=_outside_together([*total.outside, *part.outside]),
+            values=tuple(one.plus(other) for one, other in zip(total.values, part.values, strict=True)),
+        )
+    return total
+
+
+def _outside_together(each: Sequence[OutsideDomain]) -> tuple[OutsideDomain, ...]:
+    """What is outside of domains, by attribute, with the values that most have."""
+    total: dict[str, OutsideDomain] = {}
+    for one in each:
+        before = total.get(one.attribute, one._replace(conversions=0, values={}))
+        values = Counter(before.values) + Counter(one.values)
+        most = dict(values.most_common(max(len(before.values), len(one.values))))
+        total[one.attribute] = one._replace(conversions=before.conversions + one.conversions, values=most)
+    return tuple(total.values())
 
 
 def _measured(spec: Spec, table: Any, groups: "ConversionGroups") -> Any:
@@ -385,6 +427,11 @@ class ValueTotals(NamedTuple):
     clip: float | None  # None where the plan chooses
     clipped: int  # conversions whose value is clipped
     cut: float  # what clipping takes off the total
+
+    def plus(self, other: "ValueTotals") -> "ValueTotals":
+        """The same of this part of a forest and another one."""
+        names = ("total", "missing", "not_positive", "refunded", "clipped", "cut")
+        return self._replace(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...]:

@@ -87,9 +87,8 @@ class DuckDB:
                     types[name] = f"{types[name]} in {files.paths[0]} and {others[name]} in {path}"
         uuids = [self.column(name) for name, words in types.items() if words == "UUID"]
         if uuids:
-            rows = (
-                f"(SELECT * REPLACE ({', '.join(f'CAST({name} AS VARCHAR) AS {name}' for name in uuids)}) FROM {rows})"
-            )
+            texts = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in uuids)
+            rows = f"(SELECT * REPLACE ({texts}) FROM {rows})"
         return Relation(rows, {name: _kind(words) for name, words in types.items()}, types, files)
 
     def column(self, name: str) -> str:
@@ -199,26 +198,17 @@ def _kind(words: str) -> Kind:
 def _rows(files: Files) -> str:
     """What stands after FROM. Cells of text stay text, so that a label such as 007 keeps its zeros."""
     paths = _literal([path if "://" in path else escape(path) for path in files.paths])
+    options: dict[str, Any] = {"hive_partitioning": files.partitioned}  # columns that folders are named after, as text
+    options |= {"hive_types_autocast": False} if files.partitioned else {}
     if files.format == "parquet":
-        return f"read_parquet({paths}, {_options(_hive(files))})"
-    options: dict[str, Any] = _hive(files) | {
-        "header": files.header,
-        "delim": files.delimiter,
-        "quote": '"',
-        "escape": '"',
-    }
-    if files.packing:
-        options["compression"] = files.packing
+        return f"read_parquet({paths}, {_options(options)})"
+    options |= {"header": files.header, "delim": files.delimiter, "quote": '"', "escape": '"'}
+    options |= {"compression": files.packing} if files.packing else {}
     if files.columns is None:
         options["all_varchar"] = True
     else:
         options |= {"auto_detect": False, "columns": dict.fromkeys(files.columns, "VARCHAR")}
     return f"read_csv({paths}, {_options(options)})"
-
-
-def _hive(files: Files) -> dict[str, Any]:
-    """Columns that folders are named after, as text."""
-    return {"hive_partitioning": files.partitioned, **({"hive_types_autocast": False} if files.partitioned else {})}
 
 
 def _options(options: dict[str, Any]) -> str:

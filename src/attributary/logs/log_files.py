@@ -4,15 +4,16 @@ import csv
 import os
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from io import TextIOWrapper
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-from pyarrow import ArrowException, parquet
+from pyarrow import parquet
 
 from attributary.errors import InputError
 from attributary.spec import Logs
@@ -122,7 +123,8 @@ def _file_kind(path: str, header: bool) -> Files:
             packing = packing_of(file.read(4))
         if named.format == "parquet":
             return Files((path,), "parquet")
-        beginning = _beginning(path, packing)
+        with _unpacked(path, packing) as stream:
+            beginning: bytes = stream.read(65536)
         kind = named.format or by_content(beginning or b"\n")
         if not is_text(kind) and kind != "parquet":
             raise InputError(f"{path} is Arrow; logs are {READ}")
@@ -133,11 +135,10 @@ def _file_kind(path: str, header: bool) -> Files:
     return Files((path,), kind, packing, columns)
 
 
-def _beginning(path: str, packing: str | None) -> bytes:
+@contextmanager
+def _unpacked(path: str, packing: str | None) -> Iterator[Any]:
     with pa.OSFile(path) as file:
-        stream = pa.CompressedInputStream(file, packing) if packing else file
-        data: bytes = stream.read(65536)
-    return data
+        yield pa.CompressedInputStream(file, packing) if packing else file
 
 
 def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -> tuple[str, ...]:
@@ -146,8 +147,7 @@ def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -
         if beginning.startswith(first):
             raise InputError(f"{path} {words}")
     csv.field_size_limit(LONGEST_CELL)
-    with pa.OSFile(path) as file:
-        stream = pa.CompressedInputStream(file, packing) if packing else file
+    with _unpacked(path, packing) as stream:
         text = TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         try:
             names = next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
@@ -196,15 +196,12 @@ def _sides(logs: Logs) -> list[Sequence[str]]:
 def is_generated(path: str) -> bool:
     """Whether a file says that it was generated: Parquet in its metadata, gzip in the name of what it holds."""
     if path.endswith((".parquet", ".pq")):
-        try:
+        with suppress(OSError, pa.ArrowException):
             return b"generated" in (parquet.read_schema(path).metadata or {})
-        except (OSError, ArrowException):
-            return False
-    try:
-        with open(path, "rb") as file:
-            return file.read(2) == b"\x1f\x8b" and b"generated-by-attributary" in file.read(200)
-    except OSError:
         return False
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(2) == b"\x1f\x8b" and b"generated-by-attributary" in file.read(200)
+    return False
 
 
 def rows_in_logs(logs: Logs | None, folder: str) -> int:
@@ -214,11 +211,10 @@ def rows_in_logs(logs: Logs | None, folder: str) -> int:
     every = [files(names, folder, logs.header) for names in _sides(logs)]
     if any(log.format != "parquet" or any("://" in path for path in log.paths) for log in every):
         return 0
-    try:
+    with suppress(OSError, pa.ArrowException):  # whoever reads it will say what is wrong with it
         rows = [sum(int(parquet.read_metadata(path).num_rows) for path in log.paths) for log in every]
-    except (OSError, pa.ArrowException):  # whoever reads it will say what is wrong with it
-        return 0
-    return sum(rows) if all(rows) else 0
+        return sum(rows) if all(rows) else 0
+    return 0
 
 
 # DuckDB takes some compressed files that end too early for whole ones.

@@ -102,6 +102,10 @@ class Spark:
         with spark_errors():
             return self._session.sql(sql).toArrow()
 
+    def frame(self, sql: str) -> "DataFrame":
+        """The result as a frame, which stays on the workers."""
+        return self._session.sql(sql)
+
     def place(self, relation: Relation, condition: str) -> str | None:
         has_numbers = relation.files.format == "parquet"  # lines of text have no numbers on a cluster
         where = ["_metadata.file_path", *(["_metadata.row_index"] if has_numbers else [])]
@@ -313,7 +317,7 @@ def spark_errors(name: str = "the log") -> Iterator[None]:
         if scarce or isinstance(error, ConnectionError):
             reason = (scarce[0] if scarce else str(error)).strip()[:LONGEST]
             raise TryAgain(f"Spark gave up: {reason}; give it more memory or disk, and run it again") from error
-        mistake = _mistake(str(error), name)
+        mistake = _of_worker(words) or _mistake(str(error), name)
         if mistake is None:
             raise
         raise mistake from error
@@ -334,6 +338,20 @@ def quiet_py4j() -> Iterator[None]:
         yield
     finally:
         root.removeFilter(others)
+
+
+def _of_worker(words: str) -> ValueError | None:
+    """The mistake that a worker found, or what its Python lacks."""
+    found = re.search(r"attributary\.errors\.InputError: ([^\n]*)", words)
+    lacking = re.search(r"No module named '(attributary|pyarrow|numpy|pandas)", words)
+    versions = re.search(r"\[PYTHON_VERSION_MISMATCH\] ([^\n]*)", words)
+    if found or not (lacking or versions):
+        return InputError(found[1]) if found else None
+    reason = f"has no {lacking[1]}" if lacking else f"is another one: {versions[1]}" if versions else ""
+    return InputError(
+        f"the Python of Spark's workers {reason}; install attributary where they run, or name a Python that has it, "
+        "--conf spark.pyspark.python=PATH"
+    )
 
 
 def _mistake(words: str, name: str) -> ValueError | None:

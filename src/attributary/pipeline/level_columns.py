@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from attributary.errors import InputError
@@ -38,8 +40,6 @@ def refused(path: str) -> Iterator[None]:
 
 def level_columns(table: Any, names: Sequence[str], path: str) -> Any:
     """The columns that name the nodes of a table, top to bottom."""
-    import pyarrow as pa
-
     if len(set(names)) < len(names):
         raise InputError(f"each level has its own column; got levels {','.join(names)}, which name one of them twice")
     cells = {name: column(table, name, path) for name in names}
@@ -55,9 +55,6 @@ def level_columns(table: Any, names: Sequence[str], path: str) -> Any:
 
 def without_totals(table: Any, names: list[str], totals: Collection[str], path: str) -> Any:
     """The table with the cells of these columns empty where they hold a label that marks a total."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     wanted = {label.strip() for label in totals}
     lacking = set(wanted)
     for name in names if wanted else ():
@@ -73,9 +70,6 @@ def without_totals(table: Any, names: list[str], totals: Collection[str], path: 
 
 def path_ends(table: Any, name: str, totals: Collection[str]) -> Bools:
     """Where a column names nothing: its cell is empty, a *, or a label that marks a total."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     cells = column(table, name, "")
     if is_text_type(cells.type):
         texts = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
@@ -88,8 +82,6 @@ def path_ends(table: Any, name: str, totals: Collection[str]) -> Bools:
 
 def total_labels(table: Any, names: Sequence[str]) -> list[str]:
     """Labels of these columns that read as a total."""
-    import pyarrow.compute as pc
-
     marks: dict[str, None] = {}
     for name in names:
         cells = column(table, name, "")

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attributary.denoising.crossed import Meeting
 from attributary.denoising.joint import Joint, joint
@@ -40,9 +42,6 @@ def gap_rows(table: Any, names: Sequence[str], marks: Collection[str]) -> Bools:
 
 def without_marks(table: Any, names: Sequence[str], marks: Collection[str]) -> Any:
     """The table with empty cells where these columns hold labels that mark totals."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for name in names:
         ends = pa.array(path_ends(table, name, marks))
         table = with_cells(table, name, pc.if_else(ends, None, column(table, name, "")))
@@ -54,8 +53,6 @@ def margin_tree(table: Any, names: Sequence[str], leaves: Any, path: str) -> Tre
 
     `leaves` are the rows of the cells, of which it has all sums.
     """
-    import pyarrow as pa
-
     named = [~path_ends(table, name, ()) for name in names[:-1]]
     levels = [names[-1], *names[: int(np.sum(named, axis=0).max())]]
     with refused(path):

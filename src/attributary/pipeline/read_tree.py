@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from attributary.errors import InputError
 from attributary.file_kind import TABLES, file_kind, has_nodes
@@ -108,8 +109,6 @@ def _tree_of(spec: Spec, tables: dict[str, Any]) -> Tree:
 
 def _partitioned(table: Any, path: str) -> Any:
     """The table with the columns that the file's folders are named after, as counting reads them."""
-    import pyarrow as pa
-
     for name, cell in partition(path).items():
         if name not in table.column_names:
             table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
@@ -122,8 +121,6 @@ def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
     Rows of impressions are labelled as in counts: what is missing is `missing`. In a table of nodes, an empty cell
     means that the node is above.
     """
-    import pyarrow as pa
-
     if not spec.known:
         return spec.tree()
     labels = [_labels(spec, arrow_table(table)) for table in tables]
@@ -139,8 +136,6 @@ def known_columns(spec: Spec, table: Any) -> tuple[str, ...]:
 
 def _labels(spec: Spec, table: Any) -> Any:
     """The known attributes of a table's rows, as text, dictionary-coded."""
-    import pyarrow as pa
-
     each = zip(spec.known, known_columns(spec, table), strict=True)
     if has_nodes(table.column_names):
         return pa.table({a.name: text_labels(table, name) for a, name in each})
@@ -148,7 +143,5 @@ def _labels(spec: Spec, table: Any) -> Any:
 
 
 def _column(table: Any, name: str, attribute: Attribute, logs: Logs) -> Any:
-    import pyarrow as pa
-
     labels, code = label_codes(table, name, attribute, logs)
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)

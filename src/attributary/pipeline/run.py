@@ -9,7 +9,7 @@ split, every node gets the noise that a summary report would have, and the noisy
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
-from attributary.errors import InputError
+from attributary.errors import InputError, PrivacyRefusal
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
 from attributary.estimators import Estimator
 from attributary.logs.count import count
@@ -43,7 +43,7 @@ from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats
-from attributary.whole_files import whole_folder
+from attributary.whole_files import was_stopped, whole_folder
 
 if TYPE_CHECKING:
     from attributary.report import ReportInputs
@@ -235,15 +235,12 @@ def run(
     the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all tables say
     so. `stage` is told what comes next. Of a spec with several breakdowns it is a `JointRun`, with a `Run` for each.
     """
-    if protected and prior is None:
-        raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
-    if prior is not None and prior_until is not None:
-        raise InputError("the prior is a file, or the impressions before a time; got both: leave one of them out")
+    refuse_two_priors(prior, prior_until, protected)
     if isinstance(spec, str):
         folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = load_plan(plan) if isinstance(plan, str) else plan
-    spec = spec if ready is None else _spec_of(ready, spec)
+    spec = spec if ready is None else spec_of(ready, spec)
     table = None if prior is None else prior_table(prior)  # before minutes of counting: it may not be there
     if len(spec.parts) > 1:
         refuse_estimator(estimator)
@@ -257,14 +254,42 @@ def run(
     stage("planning")
     pasts = before.breakdowns if before else [None] * len(spec.parts)
     each = zip(spec.parts, counts.breakdowns, pasts, earlier, strict=True)
-    known = [_Known.of(part, here, past, prior, protected, rows) for part, here, past, rows in each]
-    learn = estimator.kind.plan if not why_not_learned(spec, known[0].expected, method, known[0].profile) else False
-    if len(known) > 1:
-        given = [list(column) for column in zip(*((k.tree, k.expected, k.profile) for k in known), strict=True)]
-        made = ready or make_joint_plan(spec, given[0], given[1], method, profiles=given[2], learn=learn)
-    else:
-        (k,) = known
-        made = ready or make_plan(spec, k.tree, k.expected, method, profile=k.profile, learn=learn)
+    known = [Known.of(part, here, past, prior, protected, rows) for part, here, past, rows in each]
+    made = ready or plan_for(spec, known, estimator, method)
+    generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
+    runs = simulate(made, known, estimator, confidence, rng, prior is not None, generated, stage)
+    return runs[0] if isinstance(made, Plan) else JointRun(made, runs, counts, before)
+
+
+def refuse_two_priors(prior: str | None, prior_until: Moment | None, protected: bool) -> None:
+    """Refuses a prior from a file beside one from the logs, and words on one that there is not."""
+    if protected and prior is None:
+        raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
+    if prior is not None and prior_until is not None:
+        raise InputError("the prior is a file, or the impressions before a time; got both: leave one of them out")
+
+
+def plan_for(spec: Spec, known: "Sequence[Known]", estimator: Estimator, method: str) -> Plan | JointPlan:
+    """The plan that a method makes for what an estimator will make of its reports."""
+    k = known[0]
+    learn = estimator.kind.plan if not why_not_learned(spec, k.expected, method, k.profile) else False
+    if len(known) == 1:
+        return make_plan(spec, k.tree, k.expected, method, profile=k.profile, learn=learn)
+    given = [list(column) for column in zip(*((k.tree, k.expected, k.profile) for k in known), strict=True)]
+    return make_joint_plan(spec, given[0], given[1], method, profiles=given[2], learn=learn)
+
+
+def simulate(
+    made: Plan | JointPlan,
+    known: "Sequence[Known]",
+    estimator: Estimator,
+    confidence: float,
+    rng: Entropy | None,
+    from_file: bool,
+    generated: bool,
+    stage: Callable[[str], None] = lambda _: None,
+) -> tuple[Run, ...]:
+    """What a summary report by a plan would say of these counts, and its estimates, of each breakdown."""
     stage("simulating a summary report")
     now = [profile(k.tree, k.spec, k.counts.table) for k in known]
     measures = [
@@ -273,19 +298,18 @@ def run(
     ]
     stage("denoising")
     if isinstance(made, Plan):
-        past = known[0].under(made, prior is not None, estimator, rng)
+        past = known[0].under(made, from_file, estimator, rng)
         estimates = [estimate_measures(made, known[0].tree, measures[0], estimator, past, stage)]
     else:
         estimates = joint_estimates([k.tree for k in known], measures, made.names)
-    generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
     runs = []
     for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
         runs.append(Run(one, k.tree, k.expected, k.counts, k.before, truth, est, confidence, generated))
-    return runs[0] if isinstance(made, Plan) else JointRun(made, tuple(runs), counts, before)
+    return tuple(runs)
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """One breakdown, and what is known of it before it is measured."""
 
     spec: Spec
@@ -297,7 +321,7 @@ class _Known(NamedTuple):
     @classmethod
     def of(
         cls, spec: Spec, counts: Counts, before: Counts | None, prior: str | None, protected: bool, table: Any
-    ) -> "_Known":
+    ) -> "Known":
         tree, names = spec.tree(counts.table), [attribute.name for attribute in spec.known]
         if prior is not None:
             expected = read_prior(spec, tree, prior, protected, table)
@@ -324,7 +348,7 @@ class _Known(NamedTuple):
         return replace(expected, measures=simulated)
 
 
-def _spec_of(plan: Plan | JointPlan, spec: Spec) -> Spec:
+def spec_of(plan: Plan | JointPlan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
     if [asked(part) for part in plan.spec.parts] != [asked(part) for part in spec.parts]:
         of_plan, of_spec = (" and ".join(" > ".join(part.levels) for part in s.parts) for s in (plan.spec, spec))
@@ -345,3 +369,22 @@ def measured_prior(part: MeasurePlan, tree: Tree, earlier: Profile, prior: Prior
     est = denoise(tree, measure(part, tree, earlier, rng))
     mean = np.asarray(est.count, np.float64)
     return replace(prior, mean=mean, variance=est.variance, protected=True, not_private=est.not_private)
+
+
+def check_earlier(folder: str, names: Collection[str], again: bool, there: Collection[str] | None = None) -> None:
+    """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all.
+
+    `there` are the files of these names in the folder, if it is not on this machine.
+    """
+    if there is None:
+        there = [name for name in names if os.path.exists(os.path.join(folder, name))]
+        there = [] if was_stopped(folder) else there
+    if not there:
+        return
+    if "plan.json" not in there or not any(name.startswith("estimates.") for name in there):
+        raise InputError(f"{folder} has a {min(there)} that is not of a run; choose another folder with `output`")
+    if not again:
+        raise PrivacyRefusal(
+            f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
+            "add `again` to replace it, or choose another folder with `output`"
+        )

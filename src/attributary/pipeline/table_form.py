@@ -18,6 +18,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attributary.changes.period_files import MONTHS, without_accents
 from attributary.errors import InputError, QuestionError
@@ -123,8 +125,6 @@ def recognise(
     `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
     some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
-    import pyarrow as pa
-
     table, notes, source = _source(mark(arrow_table(frame)))  # a column of marks is not about nodes
     spread, pivot = wide_columns(table, levels, value, wide, amounts), None
     if spread is not None:
@@ -278,8 +278,6 @@ def _levels(
 
     All columns, or else all but numbers that are in every row, or else all but numbers: a second column of figures.
     """
-    import pyarrow as pa
-
     empty = {name for name in names if path_ends(table, name, ()).all()}
     free = [name for name in names[:KEEP] if name not in empty and name.lower() not in NOISE]
     numbers = {name for name in free if is_numeric(column(table, name, path), suppressed)}
@@ -383,9 +381,6 @@ def _letters(name: str) -> str:
 
 def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
     """The table with a label where GROUPING() says that an empty cell is a group of its own."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     notes = []
     for name, flag in grouping.items():
         flags, ends = floats(table, flag, path), path_ends(table, name, ())
@@ -471,9 +466,6 @@ def wide_columns(
 
 
 def _has_numbers(table: Any, name: str) -> bool:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     cells = column(table, name, "")
     if not is_text_type(cells.type):
         return not pa.types.is_temporal(cells.type)
@@ -485,8 +477,6 @@ def _is(names: str) -> Any:
 
 
 def _margin(name: str) -> bool:
-    import pyarrow as pa
-
     return bool(reads_as_total(pa.array([name]), "row")[0])
 
 
@@ -515,8 +505,6 @@ class Pivot(NamedTuple):
 
 def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str]]:
     """One row per cell, and its levels; cells in rows of totals come last, but for those of the margin."""
-    import pyarrow as pa
-
     table, wide, inner = pivot.table, pivot.wide, pivot.inner
     if not wide.levels or not inner.any():
         raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, and rows that are not totals")

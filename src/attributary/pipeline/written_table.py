@@ -11,6 +11,8 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attributary.denoising import Estimate
 from attributary.denoising.whole import LIMIT, whole
@@ -142,8 +144,6 @@ def _rows(layout: Layout, est: Estimate, each: list[dict[str, Any]], format: For
 
 def _in_order(made: Any, others: Any, form: TableForm) -> Any:
     """The rows of both breakdowns as they are in the user's table; those that were added come last."""
-    import pyarrow as pa
-
     assert form.margin is not None and form.rows is not None and form.margin.rows is not None
     last = len(form.rows) + len(form.margin.rows)
     each = ((made, form.rows), (others, form.margin.rows))
@@ -240,8 +240,6 @@ def _pivot(
     Rows of totals hold the estimates of these `sums`; else the sums of the estimates in the rows that they are the
     totals of.
     """
-    import pyarrow as pa
-
     assert form.pivot is not None
     table, wide = form.pivot.table, form.pivot.wide
     order = [*("low", "high", "variance", *MEASURED), *(name for name in figures if name not in (*NEEDED, *MEASURED))]
@@ -299,9 +297,6 @@ def _with_numbers(layout: Layout, format: Format) -> Any:
 
     Text keeps them as they are; a sheet has numbers, and texts for bounds.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     table = layout.base
     for form in () if is_text(format) else layout.forms:
         for name in {form.value, *(one for one in layout.spent if isinstance(one, str))} & set(table.column_names):
@@ -320,8 +315,6 @@ def _with_numbers(layout: Layout, format: Format) -> Any:
 
 def _as_text(table: Any, form: TableForm) -> Any:
     """The table with empty labels instead of nan, which would be a label in text."""
-    import pyarrow as pa
-
     for name in form.levels:
         if pa.types.is_floating(plain(table.column(name)).type):
             table = with_cells(table, name, plain(table.column(name)).to_numpy())
@@ -330,9 +323,6 @@ def _as_text(table: Any, form: TableForm) -> Any:
 
 def _filled(table: Any, tree: Tree) -> Any:
     """The table with a row for every node of its tree; those it lacked come last, empty but for their path."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     nodes = tree.table().slice(table.num_rows)
     if len(nodes) == 0:
         return table

@@ -52,6 +52,7 @@ class ReportInputs:
     shape: str | None = None  # of the noise, where neither estimates nor plan state it
     check_of_table: TableCheck | None = None  # of a raw table, whose estimates these are
     generated: bool = False  # the logs were generated: no real people, no real campaigns
+    upper: str = ""  # which part of the tree these estimates are, where they are not all
 
     @classmethod
     def of(
@@ -163,7 +164,9 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         lead, table, asked = privacy.plan_headline(plan) if plan else [], None, privacy.facts(plan, None)
         if shown:
             private = privacy.privacy_sentence(plan, shown[0].estimates, inputs.not_private)
-            lead, asked = [*facts.headline(shown, plan), *filter(None, [private])], privacy.facts(plan, shown[0])
+            upper = [f"This page shows the upper levels: {inputs.upper}."] if inputs.upper else []
+            lead = [*facts.headline(shown, plan), *filter(None, [private]), *upper]
+            asked = privacy.facts(plan, shown[0])
     context: dict[str, Any] = {
         "title": title or _title(inputs, shown),
         "lead": lead,

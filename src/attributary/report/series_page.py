@@ -1,6 +1,7 @@
 """Series page: periods side by side as one HTML file, did it change or is it noise; a node's course as a picture."""
 
 from html import escape
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ from attributary.report.page_data import cut
 from attributary.types import Floats
 
 SMALL, LARGE = (132, 34), (620, 240)
-LABELS = 5  # periods that are named below a large picture
+LABELS = 4  # periods that are named below a large picture
+FROM_0 = 0.6  # of the largest: figures above that would leave most of a picture empty that begins at 0
 
 
 def course_svg(series: Series, node: int, large: bool = False) -> str:
@@ -43,13 +45,14 @@ class Shape(NamedTuple):
 def course(series: Series, node: int, large: bool = False) -> list[Shape]:
     """What the picture is made of: a gap where a period lacks the node, a dot where it changed.
 
-    A small picture begins at 0; a large one has axes instead.
+    A large one has axes, and says so where they do not begin at 0.
     """
     x, low, high = (values[:, node] for values in series.course)
     low, high = (np.where(np.isfinite(bound), bound, x) for bound in (low, high))
     (width, height), (left, below) = (LARGE, (64, 26)) if large else (SMALL, (4, 4))
     least, largest = float(np.nanmin(low)), float(np.nanmax(high))
-    least, largest = (least, largest) if large else (min(least, 0.0), max(largest, 0.0))
+    if not large or least < FROM_0 * largest:
+        least, largest = min(least, 0.0), max(largest, 0.0)
     across = left + (width - left - 8) * np.arange(len(x)) / max(len(x) - 1, 1)
 
     def up(value: float) -> float:
@@ -65,7 +68,8 @@ def course(series: Series, node: int, large: bool = False) -> list[Shape]:
     for tick in ticks(least, largest, 4) if large else ():
         shapes += [Shape("path", {"d": f"M{left} {up(tick):.1f}H{width}"})]
         shapes += [text(numerals.number(tick), left - 8, up(tick) + 4, "end")]
-    for i in np.unique(np.linspace(0, len(x) - 1, LABELS).round().astype(int)) if large else ():
+    shapes += [text("does not begin at 0", left + 4, 12, "start")] if large and least > 0 else []
+    for i in range(len(x) - 1, -1, -ceil(len(x) / LABELS)) if large else ():
         side = "start" if i == 0 else "end" if i == len(x) - 1 else "middle"
         name = UNSEEN.sub("\ufffd", numerals.short(series.periods[i].name, 16))
         shapes += [text(name, across[i], height - 4, side)]

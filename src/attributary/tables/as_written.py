@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from attributary.tables.number_form import BELOW as BOUND
 from attributary.tables.number_form import plain_numbers
 from attributary.tables.table_columns import is_text_type, with_cells
@@ -71,8 +74,6 @@ def rows_of_nodes(table: Any) -> Any:
 
 def _numbers(table: Any, form: WrittenForm) -> Any:
     """The table with numbers where texts have decimal commas, but for labels; a bound such as <5 is no number."""
-    import pyarrow.compute as pc
-
     labels = set(_level_names(table))
     for name in table.column_names:
         if is_text_type(table.column(name).type) and (name in ADDED or (labels and name not in {*labels, LEVELS})):
@@ -87,8 +88,6 @@ def _numbers(table: Any, form: WrittenForm) -> Any:
 
 def _level_names(table: Any) -> list[str]:
     """The levels that a column states, top to bottom."""
-    import pyarrow.compute as pc
-
     if LEVELS not in table.column_names or not is_text_type(table.column(LEVELS).type):
         return []
     return max((str(text or "") for text in pc.unique(table.column(LEVELS)).to_pylist()), key=len).split(BELOW)
@@ -96,9 +95,6 @@ def _level_names(table: Any) -> list[str]:
 
 def _without_labels_of_totals(table: Any) -> Any:
     """The table with empty labels below each row's own level."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     metadata = table.schema.metadata or {}
     for label in json.loads(metadata.get(TOTALS, b"[]")):
         for name in json.loads(metadata.get(LEVELS.encode(), b"[]")):
@@ -117,9 +113,6 @@ def _without_labels_of_totals(table: Any) -> Any:
 
 def _without_margin(table: Any) -> Any:
     """The table without rows of another breakdown, which were denoised together with the others."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     metadata = table.schema.metadata or {}
     levels = _level_names(table)
     if levels and not levels[-1].partition(TOTAL)[2]:
@@ -138,8 +131,6 @@ def _without_margin(table: Any) -> Any:
 
 def _stacked(table: Any, figures: Sequence[str]) -> Any:
     """The figures one below the other, told apart by a first column."""
-    import pyarrow as pa
-
     behind = {f"{figure}_{name}" for figure in figures for name in ADDED}
     users, parts = table.drop_columns([name for name in table.column_names if name in behind]), []
     for figure in figures:
@@ -153,9 +144,6 @@ def _stacked(table: Any, figures: Sequence[str]) -> Any:
 
 def _unpivoted(table: Any, columns: Sequence[str]) -> Any:
     """A row for each cell: the total of a row is the figure of its own node, and a row of totals has no other cell."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     levels, stated = _level_names(table), table.column(LEVELS)
     whole = pc.equal(stated, max(stated.unique().to_pylist(), key=lambda text: len(text or "")))
     levels[-1], _, margin = levels[-1].partition(TOTAL)

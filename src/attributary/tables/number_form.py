@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attributary.errors import InputError
 from attributary.tables.table_columns import (
@@ -49,8 +51,6 @@ def figure_column(
     table: Any, name: str, path: str, texts: Collection[str] = (), empty: str | None = None, sign: str | None = None
 ) -> FigureColumn:
     """The figures of a column, with what is known of its suppressed cells: those stated, or else texts such as <5."""
-    import pyarrow.compute as pc
-
     cells, notes = column(table, name, path), list[str]()
     middle, extra = np.full(len(cells), np.nan), np.zeros(len(cells))
     is_text = is_text_type(cells.type)
@@ -135,9 +135,6 @@ def plain_numbers(
     The form is the one that all cells fit. Where two do, as for 1,234 or 10.307 alone, it is that with the
     sign that is `likely`, as other columns have it; if there is none, an InputError asks for `decimal`.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if decimal is not None and decimal not in WORDS:
         raise InputError(f"the decimal sign is . or ,; got {decimal[:SHOWN]!r}")
     cells = column(table, name, path)
@@ -174,9 +171,6 @@ def plain_numbers(
 
 def is_numeric(cells: Any, suppressed: Collection[str] = ()) -> bool:
     """Whether cells are numbers, empty, or bounds such as <5, and some of them numbers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not is_text_type(cells.type):
         numbers = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or pa.types.is_decimal(cells.type)
         return bool(numbers and not pc.all(pc.is_null(cells, nan_is_null=True)).as_py())
@@ -195,8 +189,6 @@ def is_numeric(cells: Any, suppressed: Collection[str] = ()) -> bool:
 
 def decimal_sign(cells: Any) -> str | None:
     """The decimal sign that the texts of a column show, some of which fit no other; None where none do."""
-    import pyarrow.compute as pc
-
     if is_text_type(cells.type):
         cells = pc.if_else(pc.match_substring_regex(cells, rf"^\s*{BELOW.pattern}\s*$"), None, cells)
     signs = [] if not is_text_type(cells.type) or _fits_both(cells) else [_decimal(cells)]
@@ -210,8 +202,6 @@ def point_of_noise(cells: Any) -> str | None:
 
 def _fits_both(cells: Any) -> bool:
     """Whether the signs in a column may be decimal or between thousands: all have three digits after them."""
-    import pyarrow.compute as pc
-
     for part in (cells.slice(0, FIRST), cells):  # the first cells nearly always tell
         if _first(part, "[0-9]") >= 0 and not all(pc.all(_fits(part, sign)).as_py() for sign in WORDS):
             return False
@@ -220,23 +210,17 @@ def _fits_both(cells: Any) -> bool:
 
 def _decimal(cells: Any) -> str:
     """The decimal sign that all cells fit; a point where none do, or where both do and it does not matter."""
-    import pyarrow.compute as pc
-
     return next((sign for sign in WORDS if pc.all(_fits(cells, sign)).as_py()), ".")
 
 
 def _fits(cells: Any, sign: str) -> Any:
     """Which cells are empty or numbers with this decimal sign, their thousands with one kind of gap or none."""
-    import pyarrow.compute as pc
-
     grouped = "|".join(rf"[1-9][0-9]{{0,2}}(?:[{gap}][0-9]{{3}})+" for gap in (*GAPS, OTHER[sign]))
     figure = rf"[-+−]?(?:(?:[0-9]+|{grouped})(?:[{sign}][0-9]*)?|[{sign}][0-9]+)(?:[eE][-+]?[0-9]+)?"
     return pc.match_substring_regex(pc.utf8_trim_whitespace(cells), f"^(?:{figure}|[-+]?inf)?$")
 
 
 def _numbers(cells: Any, sign: str) -> Any:
-    import pyarrow.compute as pc
-
     joined = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), f"[{OTHER[sign]}{GAPS}]", "")
     signed = pc.replace_substring(pc.replace_substring(joined, sign, "."), "−", "-")
     return number_cells(signed)
@@ -244,6 +228,4 @@ def _numbers(cells: Any, sign: str) -> Any:
 
 def _first(cells: Any, pattern: str) -> int:
     """The first row whose text holds this; -1 if none does."""
-    import pyarrow.compute as pc
-
     return int(pc.index(pc.match_substring_regex(pc.utf8_trim_whitespace(cells), pattern), True).as_py())

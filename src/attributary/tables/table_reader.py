@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import csv, feather, ipc, parquet
+
 from attributary.errors import InputError
 from attributary.tables.as_written import names_of_nodes, rows_of_nodes
 from attributary.tables.table_columns import without_views
@@ -42,8 +45,6 @@ def _refuse_sheet(kind: Format, sheet: str | None, path: str) -> None:
 
 def _whole(read: Callable[[Any, Format], Any], file: Any, kind: Format, path: str) -> Any:
     """What `read` gives of a Parquet or Arrow file; one that is damaged is refused."""
-    import pyarrow as pa
-
     try:
         return read(file, kind)
     except (pa.ArrowException, OSError, UnicodeError) as error:
@@ -52,8 +53,6 @@ def _whole(read: Callable[[Any, Format], Any], file: Any, kind: Format, path: st
 
 def _of_text(read: Callable[[Any, TextForm], Any], file: Any, form: TextForm, path: str) -> tuple[Any, TextForm]:
     """What `read` gives of a text file, and its dialect; the first mistake in it is refused."""
-    import pyarrow as pa
-
     try:
         return read(file, form), form
     except (pa.ArrowException, OSError, UnicodeError) as error:
@@ -80,8 +79,6 @@ def column_names(path: str, separator: str | None = None, sheet: str | None = No
 
 
 def _binary_names(file: Any, kind: Format) -> list[str]:
-    from pyarrow import feather, ipc, parquet
-
     if kind == "parquet":
         return list(parquet.ParquetFile(file).schema_arrow.names)
     beginning = file.read(6)
@@ -117,8 +114,6 @@ def _again(path: str, file: Any) -> Iterator[Any]:
 
 def _text_names(file: Any, form: TextForm) -> list[str]:
     """The names in a header; Arrow reads ahead in a thread, so that each reader has a stream of its own."""
-    from pyarrow import csv
-
     parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
     skip = csv.ReadOptions(skip_rows=int(form.stated))
     with csv.open_csv(file.get_stream(0, file.size()), skip, parse_options=parse) as header:
@@ -127,9 +122,6 @@ def _text_names(file: Any, form: TextForm) -> list[str]:
 
 
 def _read_text(file: Any, form: TextForm) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv
-
     parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
     skip = csv.ReadOptions(skip_rows=int(form.stated))
     # The names come first, since Arrow guesses the type of every column it is not told of.
@@ -143,8 +135,6 @@ def _read_text(file: Any, form: TextForm) -> Any:
 
 
 def _read_binary(file: Any, kind: Format) -> Any:
-    from pyarrow import feather, ipc, parquet
-
     if kind == "parquet":
         table = parquet.ParquetFile(file).read()  # read_table looks columns up by name, and names may repeat
     else:

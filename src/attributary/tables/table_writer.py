@@ -9,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ipc, parquet
 
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
@@ -64,9 +67,6 @@ def check_output(path: str, format: Format | None = None) -> Named:
 
 
 def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None) -> None:
-    import pyarrow as pa
-    from pyarrow import ipc, parquet
-
     if not is_sheet(kind):
         others = {key: value for key, value in (table.schema.metadata or {}).items() if key not in OF_SOURCE}
         table = table.replace_schema_metadata(others)
@@ -113,9 +113,6 @@ def _write_text(table: Any, file: BinaryIO, form: TextForm) -> None:
 
 def with_commas(table: Any) -> Any:
     """The table with its numbers as texts with decimal commas; 0,1250 has a fourth digit, as 0,125 may be thousands."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for i, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):
             words = pc.replace_substring(pc.cast(table.column(i), pa.string()), ".", ",")
@@ -125,8 +122,6 @@ def with_commas(table: Any) -> Any:
 
 def text(table: Any, delimiter: str, newline: str = "\n") -> Iterator[Any]:
     """The bytes of a table as CSV or TSV, block by block; null is an empty cell, numbers have all their digits."""
-    import pyarrow as pa
-
     awkward = "\ufeff" + "".join(SEPARATORS)  # which a reader might take for the separator
     yield _block([_quoted(pa.array([name]), delimiter, awkward) for name in table.column_names], delimiter, newline)
     waiting: deque[Any] = deque()  # blocks are made by several threads, and written in their order
@@ -145,8 +140,6 @@ def _rows(batch: Any, delimiter: str, newline: str) -> Any:
 
 
 def _block(cells: list[Any], delimiter: str, newline: str) -> Any:
-    import pyarrow.compute as pc
-
     if len(cells) == 1:  # an empty line would be no row
         cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
     ended = pc.binary_join_element_wise(*cells[:-1], pc.binary_join_element_wise(cells[-1], "", newline), delimiter)
@@ -155,9 +148,6 @@ def _block(cells: list[Any], delimiter: str, newline: str) -> Any:
 
 
 def _cells(column: Any, delimiter: str, name: str) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         if pa.types.is_floating(column.type):  # which costs most, and many nodes have the same variance
             coded = pc.dictionary_encode(column, null_encoding="encode")
@@ -173,8 +163,6 @@ def _cells(column: Any, delimiter: str, name: str) -> Any:
 
 
 def _quoted(words: Any, delimiter: str, awkward: str = "") -> Any:
-    import pyarrow.compute as pc
-
     if len(words) and not awkward and not _has_byte(words, f'"\r\n{delimiter}'):  # as in nearly all tables
         return words
     needy = pc.match_substring_regex(words, f'["\r\n{delimiter}{awkward}]')

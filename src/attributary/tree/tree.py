@@ -1,5 +1,6 @@
 """Tree: a forest in level order, its labels beside it."""
 
+import sys
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -280,7 +281,7 @@ THREADS = 8  # more do not make memory faster
 
 def _moved(order: NDArray[np.int64], values: Values, back: bool = False) -> Values:
     """The values in level order, or back from it in the caller's."""
-    if len(order) < MANY or values.ndim > 1 or values.dtype != np.float64 or not worth_compiling(len(order)):
+    if len(order) < MANY or values.ndim > 1 or values.dtype != np.float64 or "numba" not in sys.modules:
         if not back:
             return values[order]
         out = np.empty_like(values)

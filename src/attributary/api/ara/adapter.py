@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,25 +37,22 @@ class AraClients(Clients):
         """The header of a source. Options are `destination`, one site or up to three, and `source_event_id`."""
         sites = options.get("destination", PLACEHOLDER)
         source = self.registrations.source(values, sites, event_id=options.get("source_event_id", 0))
-        message, window = _header("source", source), self.registrations.window
-        notes = list(message.notes)
-        if "destination" not in options:
-            notes += ["the destination is a placeholder; give yours with `destination`"]
-        if window is not None and window > MONTH:
-            notes += [f"browsers forget an impression after 30 days; the spec's window is {window / 86_400:g} days"]
-        return Message(message.lines, tuple(notes))
+        message, window = _header("source", source), self.registrations.window or 0
+        place = ["the destination is a placeholder; give yours with `destination`"]
+        long = [f"browsers forget an impression after 30 days; the spec's window is {window / 86_400:g} days"]
+        notes = place * ("destination" not in options) + long * (window > MONTH)
+        return replace(message, notes=(*message.notes, *notes))
 
     def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
         """The header of a trigger. The option is `deduplication_key`, a whole number such as an order number."""
         key = options.get("deduplication_key")
         message = _header("trigger", self.registrations.trigger(values, deduplication_key=key))
-        if key is None or not self.registrations.fits_twice:
-            return message
         second = (
             "what a conversion contributes leaves room for a second one of the same impression, under another "
             "deduplication key; without `deduplication_key` only the first is counted, as the plan has it"
         )
-        return Message(message.lines, (*message.notes, second))
+        twice = key is not None and self.registrations.fits_twice
+        return replace(message, notes=(*message.notes, second)) if twice else message
 
     def query(self, tree: Tree) -> Query:
         from attributary.api.ara.wire.avro import write_domain
@@ -75,12 +72,9 @@ class AttributionReporting(AttributionApi):
         """The plan with its keys. Wishes, for new ones, are `bits` and `values` by attribute, and `classes`."""
         if plan.keys is None:
             return _new_keys(plan, **wishes)
-        for option, wish in wishes.items():
-            if wish:
-                raise InputError(
-                    "the plan has keys already, and keys that were registered must stay; "
-                    f"leave --{option} out, or make a new plan"
-                )
+        for option in (option for option, wish in wishes.items() if wish):
+            rule = "the plan has keys already, and keys that were registered must stay"
+            raise InputError(f"{rule}; leave --{option} out, or make a new plan")
         return _clients(plan)
 
     def answer(
@@ -123,17 +117,17 @@ def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) 
 def _changes(few: FewerClasses) -> tuple[str, ...]:
     if not few.changed:
         return (f"{few.after:,} classes of contributions, as planned",) if few.after > 1 else ()
+
+    def times(ratio: float) -> str:
+        return "∞" if ratio == float("inf") else f"× {ratio:.3f}"
+
     each = zip(few.plan.levels, few.mean, few.worst, strict=True)
-    loss = [f"{level} {_ratio(mean)} (at most {_ratio(worst)})" for level, mean, worst in each]
+    loss = [f"{level} {times(mean)} (at most {times(worst)})" for level, mean, worst in each]
     return (
         f"{few.before:,} different contributions made {few.after:,} classes; noise variance by level, relative to the "
         f"plan's: {', '.join(loss)}",
         "the plan now has the contributions of the classes; its expected errors are still those from before",
     )
-
-
-def _ratio(ratio: float) -> str:
-    return "∞" if ratio == float("inf") else f"× {ratio:.3f}"
 
 
 def _header(kind: str, registration: dict[str, Any]) -> Message:

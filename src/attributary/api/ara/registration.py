@@ -166,15 +166,13 @@ class Registrations:
         return self.rest is None and bool(((self.classes.most + 1) * each <= LARGEST).any())
 
     def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> list[Json]:
-        one = self._contributions(conversion, drawn)
-        values: list[Json] = []
-        for row, most in zip(self.classes.rows.tolist(), self.classes.most.tolist(), strict=True):
+        one, values = self._contributions(conversion, drawn), list[Json]()
+        for i, (row, most) in enumerate(zip(self.classes.rows.tolist(), self.classes.most.tolist(), strict=True)):
             each = {name: amount for place, name in self.ids.items() if (amount := one(place, row[place]))}
             left = LARGEST // most - sum(each.values())
             values.append({"values": each | ({self.rest: left} if self.rest is not None and left else {})})
-        if len(values) == 1:
-            return values
-        return [each | {"filters": {CLASS: [str(i)]}} for i, each in enumerate(values)]
+            values[-1] |= {"filters": {CLASS: [str(i)]}} if len(self.classes) > 1 else {}
+        return values
 
     def _contributions(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Callable[[int, int], int]:
         """What the conversion adds to a key, from its place and what the largest value adds."""
@@ -247,8 +245,10 @@ def _rest(spec: Spec, known: ContributionClasses, ids: dict[int, str]) -> str | 
         once, left = bool((known.most == 1).all()), LARGEST // known.most - known.rows.sum(axis=1)
         if once or (left == 0).all():
             return None
-    taken = set(ids.values())
-    return next(name for name in (REST + "_" * i for i in range(len(taken) + 1)) if name not in taken)
+    name = REST
+    while name in ids.values():
+        name += "_"
+    return name
 
 
 def _both(*parts: Json) -> Json:
@@ -276,7 +276,7 @@ def _all_of(outside: list[Json]) -> Json:
     if not outside:
         return {}
     last = min(each["filters"]["_lookback_window"] for each in outside)
-    first = max((each.get("not_filters", {}).get("_lookback_window", 0) for each in outside), default=0)
+    first = max(each.get("not_filters", {}).get("_lookback_window", 0) for each in outside)
     return {"filters": {"_lookback_window": last}} | ({"not_filters": {"_lookback_window": first}} if first else {})
 
 
@@ -292,9 +292,8 @@ def _destination(given: str | Sequence[str]) -> str | list[str]:
     """One site, or up to three; an InputError for what browsers take for none."""
     sites: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
     if not 1 <= len(sites) <= MOST_SITES:
-        raise InputError(
-            f"a source has 1 to {MOST_SITES} destinations; got {len(sites):,}: leave some out, or give one"
-        )
+        rule = f"a source has 1 to {MOST_SITES} destinations"
+        raise InputError(f"{rule}; got {len(sites):,}: leave some out, or give one")
     for one in sites:
         url = parse_url(one) if isinstance(one, str) and SURROGATE.search(one) is None else None
         if url is None or not url.trustworthy:

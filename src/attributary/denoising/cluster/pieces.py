@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from attributary.denoising.cluster.cut import Handed, Settled, hand_up, solve
@@ -55,8 +57,6 @@ class ClusterTask(NamedTuple):
 
     def estimates(self, est: Estimate) -> dict[str, Any]:
         """The added columns, one cell for each node; there is no correction where nothing was measured."""
-        import pyarrow as pa
-
         names = ADDED if self.posterior is None else (*ADDED, FROM_PRIOR, ZERO)
         values = [figures_of(est, self.confidence)[name] for name in names]
         return {name: pa.array(each, mask=np.isnan(each)) for name, each in zip(self.added, values, strict=True)}
@@ -96,8 +96,6 @@ class Part:
 
     def paths(self) -> Any:
         """The labels of the tree's nodes, in its order, as an Arrow table."""
-        import pyarrow as pa
-
         table, rows = self.forest.table().select(self.forest.attributes), len(self.rows)
         above = len(self.forest) - len(self.tree)
         return pa.concat_tables([table.slice(0, rows), table.slice(rows + above)])
@@ -125,7 +123,6 @@ def learn_families(task: ClusterTask, rows: Any) -> FamilyPrior:
 
 def hand_up_roots(task: ClusterTask, rows: Any) -> Any:
     """What the tree above the cut needs to know: a row for each root of the part, or one with what is wrong with it."""
-    import pyarrow as pa
 
     def work(part: Part) -> dict[str, Any]:
         handed = hand_up(part.tree, part.measured, bool(task.nonnegative))
@@ -147,8 +144,6 @@ def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
 
     `above` is what is settled of the part's roots, where there is a tree above.
     """
-    import pyarrow as pa
-
     part = Part.of(task, rows)
     if above is None:
         est = task.denoised(part.tree, part.measured)
@@ -173,8 +168,6 @@ def _answer(
     task: ClusterTask, rows: Any, work: Callable[[Part], dict[str, Any]], columns: list[tuple[str, Any]]
 ) -> Any:
     """The columns that the work gives, with a verdict; the user's mistakes are data, or Spark would try again."""
-    import pyarrow as pa
-
     schema = pa.schema([*columns, ("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])
     try:
         part = Part.of(task, rows)
@@ -207,8 +200,6 @@ class Top(NamedTuple):
 
 def solve_top(task: ClusterTask, rows: Any, roots: Any) -> Top:
     """The estimates above the cut, from the rows there and from what the parts handed up."""
-    import pyarrow as pa
-
     rows = _by_path(task.named(rows), task.levels)
     roots = _by_path(roots, [label(i) for i in range(task.cut + 1)])
     no_label = {name: pa.nulls(len(roots), rows.schema.field(name).type) for name in task.levels[task.cut + 1 :]}
@@ -258,8 +249,6 @@ def _plain(column: Any) -> Any:
 
 def _by_path(rows: Any, levels: list[str]) -> Any:
     """The rows of an Arrow table sorted by path; labels repeat, so that sorting their ranks is faster."""
-    import pyarrow.compute as pc
-
     ranks = []
     for name in levels:
         labels = pc.dictionary_encode(rows.column(name)).combine_chunks()

@@ -151,28 +151,34 @@ def fewer_classes(plan: Plan, most: int = MOST) -> FewerClasses:
 
 
 def _by_root(plan: Plan, most: int) -> FewerClasses:
-    before = len(classes(plan))
+    """Roots that count as many conversions of an impression are drawn together, and each group has their mean."""
+    before, depth = len(classes(plan)), len(plan.levels)
     if before <= most:
         return _unchanged(plan, before)
-    if plan.spec.values or plan.per_impression is not None:
-        made, was, now = _fewer_of_measures(plan, most)
-        depth = len(plan.levels)
-        by_level = ([rows[:, i::depth].T.ravel() for i in range(depth)] for rows in (was, now))
-        return FewerClasses(made, before, len(classes(made)), *_loss(*by_level))
-    of_roots = np.array(list(plan.roots.values()))
-    distinct, number, size = np.unique(of_roots, axis=0, return_inverse=True, return_counts=True)
-    group = cluster(distinct.astype(np.float64), size.astype(np.float64), most - 1)[number.reshape(-1)]
-    rows = _means(plan.spec, of_roots, group)
-    taken = rows[group]
-    roots = {label: tuple(row) for label, row in zip(plan.roots, taken.tolist(), strict=True)}
-    made = _again(plan, measures=(plan.measures[0].model_copy(update={"roots": roots}),))
-    return FewerClasses(made, before, len(classes(made)), *_loss(list(of_roots.T), list(taken.T)))
+    rows = np.array(list(wide(plan)[1].values()))
+    was, limit = rows[:, :-1], rows[:, -1]
+    now = was.copy()
+    limits, size = np.unique(limit, return_counts=True)
+    for number, groups in zip(limits.tolist(), _shared(size, most - 1).tolist(), strict=True):
+        here = np.flatnonzero(limit == number)
+        distinct, place, times = np.unique(was[here], axis=0, return_inverse=True, return_counts=True)
+        if len(distinct) > groups:
+            group = cluster(distinct.astype(np.float64), times.astype(np.float64), groups)[place.reshape(-1)]
+            now[here] = _means(plan, was[here], group)[group]
+    measures = []
+    for part, table in zip(plan.measures, np.swapaxes(now.reshape(len(now), -1, depth), 0, 1).tolist(), strict=True):
+        measures.append(part.model_copy(update={"roots": dict(zip(plan.roots, map(tuple, table), strict=True))}))
+    made = _again(plan, measures=tuple(measures))
+    by_level = ([row[:, i::depth].T.ravel() for i in range(depth)] for row in (was, now))
+    return FewerClasses(made, before, len(classes(made)), *_loss(*by_level))
 
 
-def _means(spec: Spec, of_roots: Ints, group: Ints) -> Ints:
+def _means(plan: Plan, of_roots: Ints, group: Ints) -> Ints:
     """The mean of each group in whole numbers that keep within the budget, as all its members do."""
-    size = np.maximum(np.bincount(group), 1)
+    spec, size = plan.spec, np.maximum(np.bincount(group), 1)
     mean = np.stack([np.bincount(group, column) / size for column in of_roots.T], axis=1)
+    if spec.values or plan.per_impression is not None:
+        return np.floor(mean + 1e-9).astype(np.int64)
     top = int(spec.total)  # one key that all roots feed, from all with the same contribution
     common = mean[:, :top].round().astype(np.int64)
     left = spec.budget - int(common.max(initial=0))
@@ -191,27 +197,39 @@ def _means(spec: Spec, of_roots: Ints, group: Ints) -> Ints:
 def _by_node(plan: Plan, most: int) -> FewerClasses:
     tree, paths = seen_and_new(plan)
     was = tree.to_level_order(plan.contribution(tree))
-    before, (_, same) = _distinct_paths(tree, was), by_known_path(plan.spec, tree, was)
+    before, (rows, same) = _distinct_paths(tree, was), by_known_path(plan.spec, tree, was)
     if same and before <= most:
         return _unchanged(plan, before)
-    new = _under_new(tree)
-    now = _alike_nodes(plan, tree, was, new, most)
+    known = len(plan.spec.known)
+    if most <= known:
+        raise InputError(f"a plan by node needs at least {known + 1} classes with {known} known attributes; got {most}")
+    new, levels = _under_new(tree), [tree.slice(i) for i in range(tree.depth)]
+
+    def loss(now: Ints) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return _loss(*([value[level][~new[level]] for level in levels] for value in (was, now)))
+
+    bins = [most]  # different contributions of a level to try: each time a fifth less, down to none of its own
+    while bins[-1] > 0:
+        bins.append(bins[-1] * 4 // 5)
+    tries = (_drawn(plan, tree, was, rows, new, number, up) for number in bins for up in (True, False))
+    now = min((one for one in tries if _distinct_paths(tree, one) <= most), key=lambda one: sum(loss(one)[0]))
     columns = zip(*(path for path in paths if NEW not in path), strict=True)
     nodes = plan.spec.tree({a.name: column for a, column in zip(plan.spec.known, columns, strict=True)})
     made = nodes.table().append_column("contribution", [now[~new]])
     again = _again(plan, nodes=made, checksum=checksum(made))
-    return FewerClasses(again, before, _distinct_paths(tree, now), *_loss_of_nodes(tree, was, now, new))
-
-
-def _loss_of_nodes(tree: Tree, was: Ints, now: Ints, new: Bools) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    levels = [tree.slice(i) for i in range(tree.depth)]
-    return _loss(*([value[level][~new[level]] for level in levels] for value in (was, now)))
+    return FewerClasses(again, before, _distinct_paths(tree, now), *loss(now))
 
 
 def _loss(was: Sequence[Ints], now: Sequence[Ints]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """By level, the mean and the worst of the variances now, each in terms of what it was."""
-    ratios = [_variance_ratio(ours, theirs) for ours, theirs in zip(was, now, strict=True)]
-    return tuple(float(r.mean()) for r in ratios), tuple(float(r.max()) for r in ratios)
+    """By level, the mean and the worst of the noise variances now, relative to those before; of what had a key."""
+    mean, worst = [], []
+    for ours, theirs in zip(was, now, strict=True):
+        had = ours > 0
+        with np.errstate(divide="ignore"):
+            ratio = (ours[had] / theirs[had]) ** 2 if had.any() else np.ones(1)
+        mean.append(float(ratio.mean()))
+        worst.append(float(ratio.max()))
+    return tuple(mean), tuple(worst)
 
 
 def _unchanged(plan: Plan, number: int) -> FewerClasses:
@@ -223,60 +241,12 @@ def _again(plan: Plan, **changed: Any) -> Plan:
     return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | changed)
 
 
-def _fewer_of_measures(plan: Plan, most: int) -> tuple[Plan, Ints, Ints]:
-    """The plan with so many classes, and its roots' contributions before and after, (roots, measures × levels).
-
-    Roots that count as many conversions of an impression are drawn together, and each group has their mean, rounded
-    down: means of rows that are within a budget are, too.
-    """
-    _, roots = wide(plan)
-    rows = np.array(list(roots.values()))
-    contributions, limit = rows[:, :-1], rows[:, -1]
-    taken = contributions.copy()
-    limits, size = np.unique(limit, return_counts=True)
-    room = _shared(size, most - 1)
-    for number, groups in zip(limits.tolist(), room.tolist(), strict=True):
-        here = np.flatnonzero(limit == number)
-        distinct, place, times = np.unique(contributions[here], axis=0, return_inverse=True, return_counts=True)
-        if len(distinct) <= groups:
-            continue
-        group = cluster(distinct.astype(np.float64), times.astype(np.float64), groups)[place.reshape(-1)]
-        for g in np.unique(group):
-            members = here[group == g]
-            mean = contributions[members].mean(axis=0)
-            taken[members] = np.where((mean > 0) & (mean < 1), 0, np.floor(mean + 1e-9)).astype(np.int64)
-    by_measure = taken.reshape(len(taken), -1, len(plan.levels))
-    measures = tuple(
-        part.model_copy(update={"roots": dict(zip(plan.roots, map(tuple, by_measure[:, k].tolist()), strict=True))})
-        for k, part in enumerate(plan.measures)
-    )
-    return _again(plan, measures=measures), contributions, taken
-
-
 def _shared(size: Ints, groups: int) -> Ints:
     """How many groups each limit's roots get: one at least, the others by their number."""
-    room = np.minimum(size, np.maximum(1, size * (groups - len(size)) // size.sum() + 1))
+    room: Ints = np.minimum(size, np.maximum(1, size * (groups - len(size)) // size.sum() + 1))
     while room.sum() > max(groups, len(size)):
         room[np.argmax(room)] -= 1
-    whole: Ints = room
-    return whole
-
-
-def _alike_nodes(plan: Plan, tree: Tree, was: Ints, new: Bools, most: int) -> Ints:
-    """The contributions in level order, with at most so many different ones on the ways down, and as near as may be.
-
-    `new` are nodes that the plan has not seen: they take of what is left on their path what the default split would.
-    """
-    known = len(plan.spec.known)
-    if most <= known:
-        raise InputError(f"a plan by node needs at least {known + 1} classes with {known} known attributes; got {most}")
-    rows, _ = by_known_path(plan.spec, tree, was)
-    bins = [most]  # different contributions of a level to try: each time a fifth less, down to none of its own
-    while bins[-1] > 0:
-        bins.append(bins[-1] * 4 // 5)
-    tries = (_drawn(plan, tree, was, rows, new, number, up) for number in bins for up in (True, False))
-    few = (now for now in tries if _distinct_paths(tree, now) <= most)
-    return min(few, key=lambda now: sum(_loss_of_nodes(tree, was, now, new)[0]))
+    return room
 
 
 def _distinct_paths(tree: Tree, value: Ints) -> int:
@@ -299,7 +269,10 @@ def _under_new(tree: Tree) -> Bools:
 
 
 def _drawn(plan: Plan, tree: Tree, was: Ints, rows: Floats, new: Bools, bins: int, up: bool) -> Ints:
-    """So many different contributions at each level above the last, which takes what is left."""
+    """So many different contributions at each level above the last, which takes what is left.
+
+    `new` are nodes that the plan has not seen: they take of what is left on their path what the default split would.
+    """
     drawn = np.empty(len(tree), np.int64)
     for i in range(tree.depth):
         level = tree.slice(i)
@@ -332,14 +305,6 @@ def _binned(value: Floats, bins: int, up: bool) -> Floats:
     mean = np.bincount(group, distinct * size, bins) / np.maximum(np.bincount(group, size, bins), 1)
     bin_of[some] = (mean if up else low)[group][number]
     return bin_of
-
-
-def _variance_ratio(was: Ints, now: Ints) -> Floats:
-    """The noise variance of each node's count now, in terms of what it was; of those that had a key."""
-    had = was > 0
-    with np.errstate(divide="ignore"):
-        ratio: Floats = (was[had] / now[had]) ** 2 if had.any() else np.ones(1)
-    return ratio
 
 
 ROUNDS = 50

@@ -120,9 +120,12 @@ class KeyLayout:
         return len(self.levels).bit_length()
 
     @property
+    def measure_bits(self) -> int:
+        return measure_bits(len(self.measures))
+
+    @property
     def bits(self) -> int:
-        marked = 0 if self.plan is None else MARK + 1
-        return self.tag_shift + self.tag_bits + measure_bits(len(self.measures)) + marked
+        return self.tag_shift + self.tag_bits + self.measure_bits + (0 if self.plan is None else MARK + 1)
 
     @property
     def mark(self) -> int:
@@ -163,12 +166,12 @@ class KeyLayout:
             rows += [_row("marked", 1, BITS - MARK - 1, "1", "impression")]
         if self.measures:
             above = self.tag_shift + self.tag_bits
-            rows += [_row("measure", measure_bits(len(self.measures)), above, ", ".join(self.measures), "impression")]
+            rows += [_row("measure", self.measure_bits, above, ", ".join(self.measures), "impression")]
         rows += [_row("level", self.tag_bits, self.tag_shift, f"{len(self.levels)} levels", "impression")]
         for field in self.fields:
             side = "conversion" if field.attribute.unknown else "impression"
             rows += [_row(field.attribute.name, field.bits, field.shift, field.code.words, side)]
-        spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + measure_bits(len(self.measures))
+        spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + self.measure_bits
         return [*rows, _row("not used", spare, used, "", "")] if spare else rows
 
 
@@ -237,12 +240,8 @@ def bits(
 
     def field(a: Attribute) -> Bits:
         listed = tuple(values.get(a.name, ())) or None
-        return Bits(
-            attribute=a.name,
-            bits=width[a.name],
-            coded="domain" if a.unknown else "list" if listed else "hash",
-            values=listed,
-        )
+        coded: Any = "domain" if a.unknown else "list" if listed else "hash"
+        return Bits(attribute=a.name, bits=width[a.name], coded=coded, values=listed)
 
     return tuple(map(field, spec.attributes))
 

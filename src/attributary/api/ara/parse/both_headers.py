@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from attributary.api.ara.parse import json_fields as read
 from attributary.api.ara.parse.json_fields import Field, Fields, Json, Reader
@@ -147,8 +148,7 @@ TRIGGER_TYPES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DebugDatum:
+class DebugDatum(NamedTuple):
     """What to contribute when one of the types of failure occurs."""
 
     key_piece: int
@@ -156,8 +156,7 @@ class DebugDatum:
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class DebugReporting:
+class DebugReporting(NamedTuple):
     """The debug contributions asked for; a source sets aside a budget for them."""
 
     key_piece: int

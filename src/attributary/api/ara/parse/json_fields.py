@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from attributary.api.sites import Url, parse_url
@@ -311,70 +312,61 @@ def short_keyed(limit: int, what: str, read: Reader[T]) -> Reader[T]:
 
 
 class Fields:
-    """An object with known keys: each is taken once, and what is left over at the end is unknown."""
+    """An object with known keys, each taken once, and the `values` that they were read to."""
 
-    __slots__ = ("_faults", "_j")
+    __slots__ = ("j", "values")
 
     def __init__(self, j: Json) -> None:
-        self._j, self._faults = j, j.findings.faults
+        self.j, self.values = j, dict[str, Any]()
 
     def take(self, name: str, read: Reader[T], default: Any = None) -> Any:
         """What a key holds, read; the default where it is absent, None where it is refused."""
-        value = self._j.value.pop(name, ABSENT)
-        return default if value is ABSENT else read(self._j.at(name, value))
-
-    def need(self, name: str, read: Reader[T]) -> Any:
-        """What a key holds; an error where it is absent."""
-        if name in self._j.value:
-            return self.take(name, read)
-        return self._j.at(name, None).error("required")
-
-    def lenient(self, name: str, read: Reader[T], default: Any = None) -> Any:
-        """What a key holds, or the default where it is refused, which is then only a warning."""
-        found = self._j.findings
-        soft, faults, found.soft = found.soft, found.faults, True
-        value = self.take(name, read, default)
-        found.soft = soft
-        if found.faults == faults:
-            return value
-        found.faults = faults
-        return default
-
-    def one(self, readers: dict[str, Reader[T]], default: T | None) -> T | None:
-        """What one of several keys holds, of which only one may be there."""
-        here = [name for name in readers if name in self._j.value]
-        values = [self.take(name, readers[name]) for name in here]
-        if len(here) > 1:
-            return self._j.error(f"mutually exclusive fields: {', '.join(here)}")
-        return values[0] if here else default
-
-    def whole(self) -> bool:
-        """Whether nothing was refused; keys that were not taken give a warning each."""
-        for name in self._j.value:
-            self._j.at(name, None).warning("unknown field")
-        return self._j.findings.faults == self._faults
+        value = self.j.value.pop(name, ABSENT)
+        return default if value is ABSENT else read(self.j.at(name, value))
 
 
 Field = Callable[[Fields, str], Any]
 
 
 def required(read: Reader[Any]) -> Field:
-    return lambda fields, name: fields.need(name, read)
+    """A key whose absence is an error."""
+    return lambda f, name: f.take(name, read) if name in f.j.value else f.j.at(name, None).error("required")
 
 
 def optional(read: Reader[Any], default: Any = None) -> Field:
     return lambda fields, name: fields.take(name, read, default)
 
 
+def given(earlier: str, read: Callable[[Any, Json], Any], default: Any = None) -> Field:
+    """A key that is read in the light of an earlier one's value."""
+    return lambda fields, name: fields.take(name, partial(read, fields.values[earlier]), default)
+
+
+def lenient(read: Reader[Any], default: Any = None) -> Field:
+    """A key that holds the default where it is refused, which is then only a warning."""
+
+    def field(fields: Fields, name: str) -> Any:
+        found = fields.j.findings
+        soft, faults, found.soft = found.soft, found.faults, True
+        value = fields.take(name, read, default)
+        refused, found.soft, found.faults = found.faults > faults, soft, faults
+        return default if refused else value
+
+    return field
+
+
 def record(make: Callable[..., T], **known: Field) -> Reader[T]:
-    """What is made of an object's fields, which are read in this order."""
+    """What is made of an object's fields, which are read in this order; what is left over gives a warning each."""
 
     def read(j: Json) -> T | None:
         if not j.typed("an object"):
             return None
-        fields = Fields(j)
-        values = {name: take(fields, name) for name, take in known.items()}
-        return make(**values) if fields.whole() else None
+        fields, faults = Fields(j), j.findings.faults
+        for name, take in known.items():
+            fields.values[name] = take(fields, name)
+        for name in j.value:
+            j.at(name, None).warning("unknown field")
+        return make(**fields.values) if j.findings.faults == faults else None
 
     return read
 

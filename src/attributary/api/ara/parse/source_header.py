@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import comb, exp, log2
+from typing import NamedTuple
 
 from attributary.api.ara.parse import json_fields as read
 from attributary.api.ara.parse.both_headers import (
@@ -30,16 +31,14 @@ EARLY_WINDOWS = {"navigation": (2 * DAY, 7 * DAY), "event": ()}
 MOST_SCOPES, LONGEST_SCOPE, DEFAULT_STATES = 20, 50, 3
 
 
-@dataclass(frozen=True, slots=True)
-class EventReportWindows:
+class EventReportWindows(NamedTuple):
     """When event-level reports are sent: at the end of the window that the trigger falls into, in seconds."""
 
     start_time: int
     end_times: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AttributionScopes:
+class AttributionScopes(NamedTuple):
     """The scopes of a source, how many there may be, and how many event states each may take."""
 
     limit: int
@@ -81,46 +80,49 @@ def source(
     """
     if source_type not in DEFAULT_REPORTS:
         raise ValueError(f"source_type must be one of {', '.join(DEFAULT_REPORTS)}; got {source_type!r}")
-    return read.parsed(text, lambda j: _source(j, source_type, limits, note_gain))
+    made = _source(source_type, limits)
+
+    def checked(j: Json) -> Source | None:
+        value = made(j)
+        if value is None:
+            return None
+        numbers = value.trigger_data
+        if value.trigger_data_matching == "modulus" and sorted(numbers) != list(range(len(numbers))):
+            contiguous = "trigger_data must form a contiguous sequence of integers starting at 0 for modulus"
+            return j.at("trigger_data_matching", None).error(contiguous)
+        _check_event_level(value, j.findings, limits, note_gain)
+        return value
+
+    return read.parsed(text, checked)
 
 
-def _source(j: Json, source_type: str, limits: BrowserLimits, note_gain: bool) -> Source | None:
-    if not j.typed("an object"):
-        return None
-    fields = Fields(j)
-    expiry = fields.take("expiry", partial(_expiry, source_type), LONGEST_EXPIRY)
-    most, default_data = limits.event_level_epsilon, tuple(range(DEFAULT_TRIGGER_DATA[source_type]))
-    data = read.distinct(read.whole(0, UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
-    debug = debug_reporting(SOURCE_TYPES, limits, budgeted=True)
-    values = {
-        "event_report_windows": _event_windows(fields, expiry, source_type),
-        "max_event_level_reports": fields.take(
-            "max_event_level_reports", read.whole(0, MOST_REPORTS), DEFAULT_REPORTS[source_type]
+@cache
+def _source(source_type: str, limits: BrowserLimits) -> Reader[Source]:
+    most, data = limits.event_level_epsilon, tuple(range(DEFAULT_TRIGGER_DATA[source_type]))
+    numbers = read.distinct(read.whole(0, UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
+    return read.record(
+        partial(Source, source_type=source_type),
+        expiry=read.optional(partial(_expiry, source_type), LONGEST_EXPIRY),
+        event_report_windows=partial(_event_windows, source_type),
+        max_event_level_reports=read.optional(read.whole(0, MOST_REPORTS), DEFAULT_REPORTS[source_type]),
+        trigger_data=read.optional(numbers, data),
+        aggregatable_report_window=lambda f, name: f.take(
+            name, partial(_report_window, f.values["expiry"]), f.values["expiry"]
         ),
-        "trigger_data": fields.take("trigger_data", data, default_data),
-        "aggregatable_report_window": fields.take("aggregatable_report_window", _report_window(expiry), expiry),
-        "aggregation_keys": fields.take("aggregation_keys", _keys, {}),
-        "destination": fields.need("destination", _destinations),
-        "event_level_epsilon": fields.take("event_level_epsilon", lambda j: j.within(read.number(j), 0, most), most),
-        "filter_data": fields.take("filter_data", filter_data, {}),
-        "source_event_id": fields.take("source_event_id", read.uint64, 0),
-        "aggregatable_debug_reporting": fields.lenient("aggregatable_debug_reporting", debug),
-        "trigger_data_matching": fields.take("trigger_data_matching", read.one_of("exact", "modulus"), "modulus"),
-        "destination_limit_priority": fields.take("destination_limit_priority", read.int64, 0),
-        "attribution_scopes": fields.take("attribution_scopes", partial(_attribution_scopes, limits)),
-        "named_budgets": fields.take("named_budgets", _budgets, {}),
-        "debug_key": fields.lenient("debug_key", read.uint64),
-        "debug_reporting": fields.lenient("debug_reporting", read.boolean, False),
-        "priority": fields.take("priority", read.int64, 0),
-    }
-    if not fields.whole():
-        return None
-    value = Source(source_type=source_type, expiry=expiry, **values)
-    if value.trigger_data_matching == "modulus" and sorted(value.trigger_data) != list(range(len(value.trigger_data))):
-        contiguous = "trigger_data must form a contiguous sequence of integers starting at 0 for modulus"
-        return j.at("trigger_data_matching", None).error(contiguous)
-    _check_event_level(value, j.findings, limits, note_gain)
-    return value
+        aggregation_keys=read.optional(_keys, {}),
+        destination=read.required(_destinations),
+        event_level_epsilon=read.optional(lambda j: j.within(read.number(j), 0, most), most),
+        filter_data=read.optional(filter_data, {}),
+        source_event_id=read.optional(read.uint64, 0),
+        aggregatable_debug_reporting=read.lenient(debug_reporting(SOURCE_TYPES, limits, budgeted=True)),
+        trigger_data_matching=read.optional(read.one_of("exact", "modulus"), "modulus"),
+        destination_limit_priority=read.optional(read.int64, 0),
+        attribution_scopes=read.optional(_attribution_scopes(limits)),
+        named_budgets=read.optional(_budgets, {}),
+        debug_key=read.lenient(read.uint64),
+        debug_reporting=read.lenient(read.boolean, False),
+        priority=read.optional(read.int64, 0),
+    )
 
 
 def _site(j: Json) -> str | None:
@@ -164,15 +166,11 @@ def _duration(j: Json) -> int | None:
     return read.uint64(j) if j.is_a("a string") else read.whole(0, read.INFINITY, "must be non-negative")(j)
 
 
-def _report_window(expiry: int | None) -> Reader[int]:
+def _report_window(expiry: int | None, j: Json) -> int | None:
     """A window in seconds: at least an hour, at most until the source expires."""
-
-    def window(j: Json) -> int | None:
-        seconds = _duration(j)
-        lacking = seconds is None or _lacks(j, expiry=expiry)
-        return None if lacking else j.clamp(seconds or 0, HOUR, expiry or 0, " (expiry)")
-
-    return window
+    seconds = _duration(j)
+    lacking = seconds is None or _lacks(j, expiry=expiry)
+    return None if lacking else j.clamp(seconds or 0, HOUR, expiry or 0, " (expiry)")
 
 
 def _lacks(j: Json, **needed: object) -> bool:
@@ -184,28 +182,27 @@ def _lacks(j: Json, **needed: object) -> bool:
     return False
 
 
-def _event_windows(fields: Fields, expiry: int | None, source_type: str) -> EventReportWindows | None:
+def _event_windows(source_type: str, fields: Fields, _name: str) -> EventReportWindows | None:
     """The windows that a source asks for in one of two ways, or those of its type."""
+    expiry = fields.values["expiry"]
 
     def until(end: int | None) -> EventReportWindows | None:
         early = EARLY_WINDOWS[source_type]
         return None if end is None else EventReportWindows(0, (*(time for time in early if time < end), end))
 
-    single = _report_window(expiry)
     readers: dict[str, Reader[EventReportWindows]] = {
-        "event_report_window": lambda j: until(single(j)),
-        "event_report_windows": partial(_windows, expiry),
+        "event_report_window": lambda j: until(_report_window(expiry, j)),
+        "event_report_windows": read.record(
+            EventReportWindows,
+            start_time=read.optional(partial(_start, expiry), 0),
+            end_times=lambda f, name: read.required(partial(_ends, expiry, f.values["start_time"]))(f, name),
+        ),
     }
-    return fields.one(readers, until(expiry))
-
-
-def _windows(expiry: int | None, j: Json) -> EventReportWindows | None:
-    if not j.typed("an object"):
-        return None
-    fields = Fields(j)
-    start = fields.take("start_time", partial(_start, expiry), 0)
-    ends = fields.need("end_times", partial(_ends, expiry, start))
-    return EventReportWindows(start, ends) if fields.whole() else None
+    here = [name for name in readers if name in fields.j.value]
+    windows = [fields.take(name, readers[name]) for name in here]
+    if len(here) > 1:
+        return fields.j.error(f"mutually exclusive fields: {', '.join(here)}")
+    return windows[0] if here else until(expiry)
 
 
 def _start(expiry: int | None, j: Json) -> int | None:
@@ -235,14 +232,13 @@ def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | N
     return read.each(end, 1, MOST_WINDOWS, stop=True)(j)
 
 
-def _attribution_scopes(limits: BrowserLimits, j: Json) -> AttributionScopes | None:
-    if not j.typed("an object"):
-        return None
-    fields = Fields(j)
-    limit = fields.need("limit", read.whole(1, UINT32_MAX))
-    values = fields.need("values", partial(_scopes, limit))
-    states = fields.take("max_event_states", read.whole(1, limits.trigger_states), DEFAULT_STATES)
-    return AttributionScopes(limit, values, states) if fields.whole() else None
+def _attribution_scopes(limits: BrowserLimits) -> Reader[AttributionScopes]:
+    return read.record(
+        AttributionScopes,
+        limit=read.required(read.whole(1, UINT32_MAX)),
+        values=lambda f, name: read.required(partial(_scopes, f.values["limit"]))(f, name),
+        max_event_states=read.optional(read.whole(1, limits.trigger_states), DEFAULT_STATES),
+    )
 
 
 def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:

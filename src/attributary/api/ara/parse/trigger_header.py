@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
+from typing import NamedTuple
 
 from attributary.api.ara.parse import json_fields as read
 from attributary.api.ara.parse.both_headers import (
@@ -15,7 +16,7 @@ from attributary.api.ara.parse.both_headers import (
     debug_reporting,
     filter_pair,
 )
-from attributary.api.ara.parse.json_fields import Fields, Findings, Json, Parsed, Reader
+from attributary.api.ara.parse.json_fields import Findings, Json, Parsed, Reader
 
 DEFAULT_RANGE = (
     "must be in the range [0, 255]. It exceeds the default max size of 1 byte. "
@@ -23,23 +24,21 @@ DEFAULT_RANGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValue:
+class KeyValue(NamedTuple):
     """What is added to a key's sum, and the id by which a query may select it."""
 
     value: int
     filtering_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValues:
+class KeyValues(NamedTuple):
     """The values of each key, for the sources that pass the filters."""
 
     values: Mapping[str, KeyValue]
     filters: FilterPair
 
 
-def _values_list(id_bytes: int | None) -> Reader[tuple[KeyValues, ...]]:
+def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
     """The values for all sources, or a list of values with filters, of which the first match wins."""
 
     def filtering_id(j: Json) -> int | None:
@@ -61,21 +60,19 @@ def _values_list(id_bytes: int | None) -> Reader[tuple[KeyValues, ...]]:
         value = read.contribution_value(j)
         return None if value is None else KeyValue(value)
 
-    values = read.entries(one)
-
     def of_all(j: Json) -> KeyValues | None:
         each = values(j)
         return None if each is None else KeyValues(each, EVERY)
 
+    values = read.entries(one)
     filtered = read.each(read.record(KeyValues, values=read.required(values), filters=filter_pair))
-    return read.one_or_list(("an object", "a list"), of_all, filtered)
+    return read.one_or_list(("an object", "a list"), of_all, filtered)(j)
 
 
 LONGEST_CONTEXT_ID, MOST_ID_BYTES = 64, 8
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerDatum:
+class TriggerDatum(NamedTuple):
     """A key piece for the source keys that it names, where the source passes the filters."""
 
     key_piece: int
@@ -83,24 +80,21 @@ class TriggerDatum:
     filters: FilterPair
 
 
-@dataclass(frozen=True, slots=True)
-class DeduplicationKey:
+class DeduplicationKey(NamedTuple):
     """A key that makes one report of several triggers, for the sources that pass the filters."""
 
     deduplication_key: int | None
     filters: FilterPair
 
 
-@dataclass(frozen=True, slots=True)
-class NamedBudget:
+class NamedBudget(NamedTuple):
     """The part of a source's budget that a report is charged to, for the sources that pass the filters."""
 
     name: str | None
     filters: FilterPair
 
 
-@dataclass(frozen=True, slots=True)
-class EventTriggerDatum:
+class EventTriggerDatum(NamedTuple):
     """What an event-level report would tell; read and checked, and passed over."""
 
     trigger_data: int
@@ -131,36 +125,7 @@ class Trigger:
 
 def trigger(text: str, limits: BrowserLimits = DEFAULT) -> Parsed[Trigger]:
     """A trigger registration from the JSON of its header, or why it is refused."""
-    return read.parsed(text, lambda j: _trigger(j, limits))
-
-
-def _trigger(j: Json, limits: BrowserLimits) -> Trigger | None:
-    if not j.typed("an object"):
-        return None
-    fields = Fields(j)
-    when = fields.take("aggregatable_source_registration_time", read.one_of("exclude", "include"), "exclude")
-    id_bytes = fields.take("aggregatable_filtering_id_max_bytes", partial(_id_bytes, when), 1)
-    debug, origin = debug_reporting(TRIGGER_TYPES, limits, budgeted=False), read.coordinator(limits.coordinators)
-    once = read.each(_DEDUPLICATION)
-    values = {
-        "aggregatable_trigger_data": fields.take("aggregatable_trigger_data", read.each(_DATUM), ()),
-        "aggregatable_values": fields.take("aggregatable_values", _values_list(id_bytes), ()),
-        "aggregatable_deduplication_keys": fields.take("aggregatable_deduplication_keys", once, ()),
-        "named_budgets": fields.take("named_budgets", read.each(_NAMED_BUDGET), ()),
-        "event_trigger_data": fields.take("event_trigger_data", read.each(_EVENT_DATUM), ()),
-        "trigger_context_id": fields.take("trigger_context_id", partial(_context_id, when)),
-        "aggregatable_debug_reporting": fields.lenient("aggregatable_debug_reporting", debug),
-        "attribution_scopes": fields.take("attribution_scopes", read.distinct(read.string), ()),
-        "aggregation_coordinator_origin": origin(fields, "aggregation_coordinator_origin"),
-        "debug_key": fields.lenient("debug_key", read.uint64),
-        "debug_reporting": fields.lenient("debug_reporting", read.boolean, False),
-        "filters": filter_pair(fields),
-    }
-    if not fields.whole():
-        return None
-    value = Trigger(aggregatable_source_registration_time=when, aggregatable_filtering_id_max_bytes=id_bytes, **values)
-    _warn_of_lone_keys(value, j.findings)
-    return value
+    return read.parsed(text, _trigger(limits))
 
 
 _DATUM = read.record(
@@ -178,6 +143,36 @@ _EVENT_DATUM = read.record(
     deduplication_key=read.optional(read.uint64),
     priority=read.optional(read.int64, 0),
 )
+
+
+@cache
+def _trigger(limits: BrowserLimits) -> Reader[Trigger]:
+    when, id_bytes = "aggregatable_source_registration_time", "aggregatable_filtering_id_max_bytes"
+    trigger = read.record(
+        Trigger,
+        aggregatable_source_registration_time=read.optional(read.one_of("exclude", "include"), "exclude"),
+        aggregatable_filtering_id_max_bytes=read.given(when, _id_bytes, 1),
+        aggregatable_trigger_data=read.optional(read.each(_DATUM), ()),
+        aggregatable_values=read.given(id_bytes, _values_list, ()),
+        aggregatable_deduplication_keys=read.optional(read.each(_DEDUPLICATION), ()),
+        named_budgets=read.optional(read.each(_NAMED_BUDGET), ()),
+        event_trigger_data=read.optional(read.each(_EVENT_DATUM), ()),
+        trigger_context_id=read.given(when, _context_id),
+        aggregatable_debug_reporting=read.lenient(debug_reporting(TRIGGER_TYPES, limits, budgeted=False)),
+        attribution_scopes=read.optional(read.distinct(read.string), ()),
+        aggregation_coordinator_origin=read.coordinator(limits.coordinators),
+        debug_key=read.lenient(read.uint64),
+        debug_reporting=read.lenient(read.boolean, False),
+        filters=filter_pair,
+    )
+
+    def with_warnings(j: Json) -> Trigger | None:
+        value = trigger(j)
+        if value is not None:
+            _warn_of_lone_keys(value, j.findings)
+        return value
+
+    return with_warnings
 
 
 def _id_bytes(when: str | None, j: Json) -> int | None:

@@ -22,9 +22,8 @@ from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules, SpentHours
-from attributary.api.ara.service.key_index import Index, distinct
 from attributary.api.ara.service.report_ids import ReportIds
-from attributary.api.ara.service.summary_report import other_keys, write_summary
+from attributary.api.ara.service.summary_report import Index, distinct, other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
@@ -112,17 +111,13 @@ def aggregate(
             return Aggregation(output, Index.of(keys).keys, none, *about, receipt.when, restored)
     spent = SpentHours(book, tuple(sorted(filtering_ids)), secrets.token_hex(8)) if skip_spent and book else None
     rules = Rules(reporting_site, debug, since, spent)
+
+    def tell(number: int) -> None:
+        progress(f"adding up, {number:,} reports")
+
     try:
-        sums = add_up(
-            paths,
-            keys,
-            secret_keys,
-            filtering_ids,
-            processes or os.cpu_count() or 1,
-            debug,
-            lambda number: progress(f"adding up, {number:,} reports"),
-            rules,
-        )
+        cores = processes or os.cpu_count() or 1
+        sums = add_up(paths, keys, secret_keys, filtering_ids, cores, debug, tell, rules)
     except BrokenProcessPool as error:
         raise TryAgain("a process that reads reports was ended, as where memory is short; nothing was spent") from error
     except ValueError as error:
@@ -184,8 +179,8 @@ def _rate(plan: Plan | None, epsilon: float | None, l1: int | None) -> tuple[flo
     ara = terms_of({"api": {"kind": "ara"}})
     if plan is not None and plan.spec.noise != ara.noise:
         raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ara.noise}"')
-    used = epsilon if epsilon is not None else plan.spec.epsilon if plan is not None else 0.0
-    limit = l1 if l1 is not None else plan.spec.l1 if plan is not None else 0
+    used = plan.spec.epsilon if epsilon is None and plan is not None else epsilon or 0.0
+    limit = plan.spec.l1 if l1 is None and plan is not None else l1 or 0
     if not 0 < used <= ara.largest_epsilon:
         raise InputError(f"the epsilon of a summary report is above 0 and up to {ara.largest_epsilon:g}; got {used:g}")
     return used, limit
@@ -243,10 +238,10 @@ def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys
 def _write_errors(path: str, sums: "KeySums") -> None:
     """The counts of errors as the aggregation service tells them, and the first few in words."""
     tally = sums.tally
-    counts = [*tally.categories.items(), *([("NUM_REPORTS_WITH_ERRORS", tally.faulty)] if tally.faulty else [])]
+    counts = dict(tally.categories) | ({"NUM_REPORTS_WITH_ERRORS": tally.faulty} if tally.faulty else {})
     content = {
         "reports": tally.reports,
-        "error_counts": [{"category": str(name), "count": number} for name, number in counts],
+        "error_counts": [{"category": str(name), "count": number} for name, number in counts.items()],
         "error_messages": list(sums.faults),
     }
     save(json.dumps(content, indent=2) + "\n", path)

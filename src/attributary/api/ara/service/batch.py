@@ -69,8 +69,7 @@ def parts(
     names: Sequence[str], key: Key | None = None, processes: int = 1, rules: Rules | None = None
 ) -> Iterator[OpenReports]:
     """The reports of all files, opened with private keys; without one, what they hold in the clear."""
-    paths = named_files(names, "reports")
-    rules = rules or Rules()
+    paths, rules = named_files(names, "reports"), rules or Rules()
     rules = replace(rules, reporting_site=_site(rules.reporting_site) if rules.reporting_site else main_site(paths))
     coming = shares(paths)
     here = None if processes == 1 else 0 if key is not None else IN_CLEAR // SHARE

@@ -120,10 +120,9 @@ def users_ledger() -> str:
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
     folder = os.path.join(state, "attributary")
     try:
-        if not os.path.isabs(folder):  # nobody knows the user's home
-            raise OSError
-        os.makedirs(folder, 0o700, exist_ok=True)
-        if not os.access(folder, os.W_OK):
+        if os.path.isabs(folder):  # else nobody knows the user's home
+            os.makedirs(folder, 0o700, exist_ok=True)
+        if not os.path.isabs(folder) or not os.access(folder, os.W_OK):
             raise OSError
     except OSError as error:
         raise InputError(
@@ -276,12 +275,11 @@ def _refusal(path: str, spent: list[tuple[int, int]], asked: int) -> str:
     hours = sorted({hour for hour, _ in spent})
     shown = ", ".join(_time(hour) for hour in hours[:HOURS_SHOWN])
     more = f" and {len(hours) - HOURS_SHOWN} more" if len(hours) > HOURS_SHOWN else ""
-    unfinished = any(running for _, running in spent)
-    remedy = (
-        "another query of them has begun and is not finished: repeat it with the same reports, domain and options"
-        if unfinished
-        else "leave out the reports of these hours (`skip_spent`)"
-    )
+    remedy = "leave out the reports of these hours (`skip_spent`)"
+    if any(running for _, running in spent):
+        remedy = (
+            "another query of them has begun and is not finished: repeat it with the same reports, domain and options"
+        )
     return (
         f"reports are aggregated once; {len(spent)} of {asked} shared ids in this batch were queried before, of "
         f"{len(hours)} hours ({shown}{more}), by the ledger {path}; {remedy}"

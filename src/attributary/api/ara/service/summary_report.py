@@ -6,15 +6,16 @@
 import json
 import os
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attributary.api.ara.keys.key_layout import KeyLayout, layout, tree_keys
-from attributary.api.ara.service.key_index import Index, distinct
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import NOTHING_STATED, StatedNoise, is_avro, named_files, stated_noise
 from attributary.api.attribution_api import Answer
@@ -112,13 +113,12 @@ def _noise(
     used: dict[tuple[float, int, str], list[str]] = {}
     for report in reports:
         epsilon, l1, not_private, _ = report.stated
+        here, source = assumed, f"from {name if rate is None else '`noise`'}; not stated by"
         if epsilon is not None and l1 is not None:
-            used.setdefault((epsilon, l1, "stated by"), []).append(report.name)
+            here, source = (epsilon, l1), "stated by"
         elif not_private:
-            used.setdefault((*assumed, "as if there were noise in"), []).append(report.name)
-        else:
-            source = f"from {name}; not stated by" if rate is None else "from `noise`; not stated by"
-            used.setdefault((*assumed, source), []).append(report.name)
+            source = "as if there were noise in"
+        used.setdefault((*here, source), []).append(report.name)
     contrary = [one for one in used if rate is not None and one[:2] != rate]
     if contrary and len(contrary) == len(used):
         raise InputError(
@@ -148,9 +148,8 @@ def grouped(paths: Sequence[str]) -> list[list[str]]:
     groups: dict[tuple[str, str], list[str]] = {}
     for name in paths:
         for path in named_files([name], "the summary report"):
-            one = os.path.isdir(name)
             stem = SHARD.sub("", path)
-            key = ("folder", name) if one else ("shards" if stem != path else "file", stem)
+            key = ("folder", name) if os.path.isdir(name) else ("shards" if stem != path else "file", stem)
             groups.setdefault(key, []).append(path)
     return list(groups.values())
 
@@ -264,14 +263,11 @@ def _json_results(path: str) -> avro.Results:
         raise InputError(f"{path} is not a summary report: its JSON is not a list")
     rows = [_row(item, number, path) for number, item in enumerate(data, 1)]
     names = ("epsilon", "l1", "not_private", "plan")
-    said = dict.fromkeys(tuple(_plain(row.get(name)) for name in names) for row in data)
+    cells = ([row.get(name) for name in names] for row in data)
+    said = dict.fromkeys(tuple(str(c) if isinstance(c, (str, int, float)) else None for c in row) for row in cells)
     stated = tuple(stated_noise(path, epsilon, l1, words or "", plan or "") for epsilon, l1, words, plan in said)
     keys = np.array([(key >> 64, key & 2**64 - 1) for key, _ in rows], np.uint64).reshape(-1, 2)
     return avro.Results(keys, np.array([metric for _, metric in rows], np.int64), stated=stated)
-
-
-def _plain(value: Any) -> str | None:
-    return str(value) if isinstance(value, (str, int, float)) else None
 
 
 def _row(item: Any, number: int, path: str) -> tuple[int, int]:
@@ -282,3 +278,65 @@ def _row(item: Any, number: int, path: str) -> tuple[int, int]:
     raise InputError(
         f"{path}: item {number} is not a result; it needs a bucket, of up to 16 bytes as text, and a whole metric"
     )
+
+
+# Where a 128-bit key stands in a list of keys, for many keys at once.
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Keys by a hash of 64 bits under which no two of them are alike."""
+
+    keys: Keys
+    seed: np.uint64
+    hashes: NDArray[np.uint64]  # ascending
+    order: Ints
+
+    @classmethod
+    def of(cls, keys: Keys) -> "Index":
+        """The index of some keys; one that comes again is left out."""
+        while True:
+            seed = np.uint64(secrets.randbits(64))
+            hashes = _hashes(keys, seed)
+            order = np.argsort(hashes)
+            hashes = hashes[order]
+            if not (hashes[1:] == hashes[:-1]).any():
+                return cls(keys, seed, hashes, order)
+            keys = distinct(keys)[0]  # else, about once in 2⁶⁴/n², two keys share a hash, and another seed parts them
+
+    def find(self, keys: Keys) -> Ints:
+        """The place of each key in the list; -1 if it is not there."""
+        if not len(self.keys):
+            return np.full(len(keys), -1)
+        hashes = _hashes(keys, self.seed)
+        ascending = np.argsort(hashes)  # far faster to look up, since neighbours share their way
+        place = np.empty(len(keys), np.int64)
+        place[ascending] = np.searchsorted(self.hashes, hashes[ascending])
+        place[place == len(self.hashes)] = 0
+        position = self.order[place]
+        same = (self.hashes[place] == hashes) & (self.keys[position] == keys).all(axis=1)
+        return np.where(same, position, -1)
+
+
+def distinct(keys: Keys) -> tuple[Keys, Ints]:
+    """The keys without repeats, in the order of their first appearance, and the place of each given key among them."""
+    order = np.lexsort((keys[:, 1], keys[:, 0]))
+    ordered = keys[order]
+    new = np.ones(len(keys), bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    group = np.cumsum(new) - 1
+    first = order[new]  # lexsort is stable, so that the first of a group is its first appearance
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    place = np.empty(len(keys), np.int64)
+    place[order] = rank[group]
+    return keys[np.sort(first)], place
+
+
+def _hashes(keys: Keys, seed: np.uint64) -> NDArray[np.uint64]:
+    """The high half mixed with the seed, plus the low half: for most seeds, different for different keys."""
+    mixed = keys[:, 0] ^ seed
+    for factor in (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)):
+        mixed = (mixed ^ (mixed >> np.uint64(33))) * factor
+    mixed ^= mixed >> np.uint64(33)
+    return mixed + keys[:, 1]

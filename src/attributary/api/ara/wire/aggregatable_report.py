@@ -1,7 +1,6 @@
 """aggregatable_report: a report as a browser sends it, and its JSON."""
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,8 +45,8 @@ def to_json(report: Report) -> str:
     body = {"key_id": report.key_id, "payload": base64.b64encode(report.payload).decode()}
     if report.debug_cleartext_payload is not None:
         body["debug_cleartext_payload"] = base64.b64encode(report.debug_cleartext_payload).decode()
-    members = {**report.others, MEMBERS[0]: [dict(sorted(body.items()))], MEMBERS[1]: report.shared_info}
-    return json.dumps(dict(sorted(members.items())), ensure_ascii=False)
+    members = {**report.others, MEMBERS[0]: [body], MEMBERS[1]: report.shared_info}
+    return json.dumps(members, ensure_ascii=False, sort_keys=True)
 
 
 def from_json(text: str | bytes) -> Report:
@@ -69,24 +68,19 @@ def from_members(members: Any) -> Report:
     if not isinstance(bodies, list) or len(bodies) != 1 or not isinstance(bodies[0], dict):
         raise Fault(f"a report has aggregation_service_payloads, a list of one object; got {brief(bodies)}")
     body = bodies[0]
-    clear = body.get("debug_cleartext_payload")
     key_id = body.get("key_id", "")
     if not isinstance(key_id, str) or not is_utf8(key_id):
         raise Fault(f"the key_id of a report is a text; got {brief(key_id)}")
     others = {name: value for name, value in members.items() if name not in MEMBERS}
-    return Report(
-        info,
-        _bytes(body.get("payload"), "payload"),
-        key_id,
-        None if clear is None else _bytes(clear, "debug_cleartext_payload"),
-        others,
-    )
+    clear = None if body.get("debug_cleartext_payload") is None else _bytes(body, "debug_cleartext_payload")
+    return Report(info, _bytes(body, "payload"), key_id, clear, others)
 
 
-def _bytes(text: Any, name: str) -> bytes:
+def _bytes(body: Mapping[str, Any], name: str) -> bytes:
+    text = body.get(name)
     if not isinstance(text, str):
         raise Fault(f"the {name} of a report is base64; got {brief(text)}")
     try:
         return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise Fault(f"the {name} of a report is base64: {error}") from None

@@ -5,10 +5,10 @@ goes into `info`, so that nobody can put a payload under another one.
 """
 
 import base64
-import binascii
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -85,6 +85,7 @@ def _x25519(key: bytes, kind: str) -> Any:
 ANY = ""  # the id of a key that serves every report which no other key is for
 MOST_FILE_BYTES = 2**20  # of a file
 IDS, KEYS = ("key_id", "kid", "id"), ("private_key_base64", "private_key", "d")  # members of a key in JSON
+WEB_SAFE = str.maketrans("-_", "+/")  # base64 as addresses and JSON Web Keys have it
 
 
 def read_private_keys(names: Sequence[str]) -> dict[str, bytes]:
@@ -98,10 +99,9 @@ def read_private_keys(names: Sequence[str]) -> dict[str, bytes]:
     for path in names:
         is_folder = os.path.isdir(path)
         for file in _inside(path) if is_folder else [path]:
+            own_name = os.path.splitext(os.path.basename(file))[0] if is_folder or len(names) > 1 else ANY
             for key_id, key in _read(file):
-                name = os.path.splitext(os.path.basename(file))[0] if key_id is None else key_id
-                if key_id is None and len(names) == 1 and not is_folder:
-                    name = ANY
+                name = own_name if key_id is None else key_id
                 if keys.setdefault(name, key) != key:
                     raise InputError(f"two private keys have the id {brief(name)}, the second in {file}; leave out one")
     return keys
@@ -151,19 +151,14 @@ def _member(item: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _key(text: Any, path: str) -> bytes:
-    key = b""
     if isinstance(text, str) and len(text) <= 4 * KEY_BYTES:
-        try:
-            if len(text) == 2 * KEY_BYTES:
-                key = bytes.fromhex(text)
-            else:
-                padded = text + "=" * (-len(text) % 4)  # JSON Web Keys leave it out
-                key = base64.b64decode(padded.replace("-", "+").replace("_", "/"), validate=True)
-        except (ValueError, binascii.Error):
-            key = b""
-    if len(key) != KEY_BYTES:
-        raise _refusal(path)
-    return key
+        padded = text + "=" * (-len(text) % 4)  # JSON Web Keys leave it out
+        with suppress(ValueError):
+            is_hex = len(text) == 2 * KEY_BYTES
+            key = bytes.fromhex(text) if is_hex else base64.b64decode(padded.translate(WEB_SAFE), validate=True)
+            if len(key) == KEY_BYTES:
+                return key
+    raise _refusal(path)
 
 
 def _refusal(path: str) -> InputError:

@@ -113,10 +113,8 @@ def like(version: Any) -> str:
     """Which of VERSIONS reports of a version are like, by its major number; a Fault if it cannot be read."""
     match = MAJOR.fullmatch(version) if isinstance(version, str) else None
     if match is None and version != "":
-        raise Fault(
-            f"the version of a report begins with 0 or 1, as in 0.1 and 1.0; got {brief(version)}",
-            Category.UNSUPPORTED_SHAREDINFO_VERSION,
-        )
+        words = f"the version of a report begins with 0 or 1, as in 0.1 and 1.0; got {brief(version)}"
+        raise Fault(words, Category.UNSUPPORTED_SHAREDINFO_VERSION)
     return "" if match is None else VERSIONS[1 + int(match[1])]
 
 
@@ -138,15 +136,12 @@ def parse(text: str) -> SharedInfo:
         raise Fault(f"the report_id of a report is a UUID; got {brief(report_id)}", Category.INVALID_REPORT_ID)
     api = _text(members, "api", needed=version != "")
     if version != "" and api not in APIS:
-        raise Fault(
-            f"the api of a report is one of {', '.join(APIS)}; got {brief(api)}", Category.UNSUPPORTED_REPORT_API_TYPE
-        )
+        words = f"the api of a report is one of {', '.join(APIS)}; got {brief(api)}"
+        raise Fault(words, Category.UNSUPPORTED_REPORT_API_TYPE)
     reporting_origin = _text(members, "reporting_origin")
     if not _is_origin(reporting_origin):
-        raise Fault(
-            f"the reporting_origin of a report is the address of a host; got {brief(reporting_origin)}",
-            Category.ATTRIBUTION_REPORT_TO_MALFORMED,
-        )
+        words = f"the reporting_origin of a report is the address of a host; got {brief(reporting_origin)}"
+        raise Fault(words, Category.ATTRIBUTION_REPORT_TO_MALFORMED)
     return SharedInfo(
         report_id,
         reporting_origin,
@@ -200,10 +195,8 @@ def shared_id(origin: Origin, hour: int, filtering_id: int) -> bytes:
 def _text(members: dict[str, Any], name: str, needed: bool = True) -> str:
     value = members.get(name, "")
     if not isinstance(value, str) or (needed and not value) or not is_utf8(value):
-        raise Fault(
-            f"shared_info needs {name}, a text; got {brief(members.get(name))}",
-            Category.REQUIRED_SHAREDINFO_FIELD_INVALID,
-        )
+        words = f"shared_info needs {name}, a text; got {brief(members.get(name))}"
+        raise Fault(words, Category.REQUIRED_SHAREDINFO_FIELD_INVALID)
     return value
 
 
@@ -219,8 +212,6 @@ def _time(members: dict[str, Any], name: str) -> int:
         with suppress(ValueError, OverflowError):
             seconds = float(value)
     if not 0 <= seconds < 2**53:
-        raise Fault(
-            f"shared_info needs {name} in seconds since 1970; got {brief(value)}",
-            Category.REQUIRED_SHAREDINFO_FIELD_INVALID,
-        )
+        words = f"shared_info needs {name} in seconds since 1970; got {brief(value)}"
+        raise Fault(words, Category.REQUIRED_SHAREDINFO_FIELD_INVALID)
     return int(seconds)

@@ -1,0 +1,83 @@
+"""spark_folder: a folder that a cluster writes frames to, whole or absent, on this machine's disk or at an address."""
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from attributary.errors import InputError
+from attributary.whole_files import MARK, whole_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, eq=False)
+class SparkFolder:
+    """A new folder, not yet in its place: an address that Spark writes to."""
+
+    session: "SparkSession"
+    address: str
+
+    def uri(self, name: str) -> str:
+        """Where a frame of this name is written to."""
+        return f"{self.address}/{name}"
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a text file."""
+        stream = self._system.create(self._path(self.uri(name)), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or folder of this name."""
+        return bool(self._system.exists(self._path(self.uri(name))))
+
+    def move(self, names: Collection[str], target: "SparkFolder") -> None:
+        """Puts the files of these names in the place of those that another folder has."""
+        for name in names:
+            self._system.delete(self._path(target.uri(name)), True)
+        for name in names:
+            if self.exists(name) and not self._system.rename(self._path(self.uri(name)), self._path(target.uri(name))):
+                raise InputError(f"{target.uri(name)} cannot be written; choose another folder with `output`")
+        self.remove()
+
+    def remove(self) -> None:
+        """Removes the folder and all that is in it."""
+        self._system.delete(self._path(self.address), True)
+
+    def _path(self, address: str) -> Any:
+        return self._java.org.apache.hadoop.fs.Path(address)
+
+    @property
+    def _system(self) -> Any:
+        return self._path(self.address).getFileSystem(self.session._jsc.hadoopConfiguration())
+
+    @property
+    def _java(self) -> Any:
+        return self.session._jvm
+
+
+@contextmanager
+def spark_folder(session: "SparkSession", folder: str, names: Collection[str]) -> Iterator[SparkFolder]:
+    """A folder to write frames and files of these names in, which then take the place of those that `folder` has.
+
+    An error leaves `folder` as it was. At an address, old ones go before new ones come: stopped in that moment, some
+    are missing.
+    """
+    if "://" not in folder:
+        with whole_folder(folder, names) as local:
+            yield SparkFolder(session, "file://" + os.path.abspath(local))
+        return
+    target = SparkFolder(session, folder.rstrip("/"))
+    place = SparkFolder(session, target.uri(MARK + token_hex(8)))
+    try:
+        yield place
+        place.move(names, target)
+    except BaseException:  # Ctrl-C too
+        place.remove()
+        raise

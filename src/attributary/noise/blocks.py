@@ -1,0 +1,139 @@
+"""blocks: noise drawn block by block, which hangs on a seed or secret and the block alone.
+
+Whoever draws a block, in whatever order and however often, draws the same noise: one machine, the workers of a cluster,
+and a worker that does again what a lost one did. A forest of up to LEAVES leaves is one block. Of a larger one, roots
+are dealt into blocks by a hash of their labels; of a root that is itself larger, the nodes below it are, and so on
+down the known attributes. The nodes above these are a block of their own.
+"""
+
+from hashlib import blake2b, sha256, shake_256
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.noise.discrete_laplace import Entropy
+from attributary.noise.model import NoiseModel
+from attributary.tree import Tree
+from attributary.types import Floats, Ints
+
+Codes: TypeAlias = NDArray[np.uint64]
+
+LEAVES = 250_000  # of a block, about; it decides what noise a seed gives
+
+
+class BlockEntropy:
+    """Entropy for each block of a forest: of a seed, which is NOT private, or of a secret of 32 random bytes.
+
+    With `only` and the `number` of blocks in all, for a tree that is part of that block.
+    """
+
+    def __init__(self, key: int | bytes, only: int | None = None, number: int | None = None) -> None:
+        if isinstance(key, bytes) and len(key) < 32:
+            raise ValueError(f"a secret has 32 bytes or more; got {len(key)}: take os.urandom(32)")
+        self.private = isinstance(key, bytes)
+        self._key, self._only, self._number, self._begun = key, only, number, dict[int, Entropy]()
+
+    def bytes(self, length: int, /) -> bytes:
+        """The bytes of the first block, for what has no blocks."""
+        return self.block(0, np.empty(0)).bytes(length)
+
+    def block(self, number: int, counts: Floats) -> Entropy:
+        """The entropy of a block, which goes on where it was left.
+
+        A secret's depends on the true counts, too: should they change before a block is drawn once more, its noise is
+        drawn anew, since the same noise on other counts would tell their difference.
+        """
+        if isinstance(self._key, bytes):
+            stream = self._begun.setdefault(number, SecretStream(self._key + number.to_bytes(8, "little")))
+            assert isinstance(stream, SecretStream)
+            stream.absorb(np.ascontiguousarray(counts, np.float64).tobytes())
+            return stream
+        if number not in self._begun:
+            self._begun[number] = np.random.default_rng([self._key, number] if number else self._key)
+        return self._begun[number]
+
+    def measure(self, model: NoiseModel, tree: Tree, known: int, count: Floats, budget: Floats) -> Floats:
+        """Noisy counts of all nodes (`NoiseModel.measure`), block by block."""
+        count, budget = tree.to_level_order(count), tree.to_level_order(budget)
+        place, order = in_blocks(tree, known, self._number)
+        place = place if self._only is None else np.full(len(tree), self._only)
+        order, noisy = order[np.argsort(place[order], kind="stable")], np.empty(len(tree))
+        for nodes in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+            entropy = self.block(int(place[nodes[0]]), count[nodes])
+            noisy[nodes] = model.measure(count[nodes], budget[nodes], entropy)
+        return np.asarray(tree.from_level_order(noisy))
+
+
+class SecretStream:
+    """Bytes that nobody can tell from random ones without the secret: SHAKE-256 of it and a counter."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._state, self._number = secret, 0
+
+    def absorb(self, data: bytes) -> None:
+        """What comes from now on depends on this, too."""
+        self._state = sha256(self._state + sha256(data).digest()).digest()
+
+    def bytes(self, length: int, /) -> bytes:
+        self._number += 1
+        return shake_256(self._state + self._number.to_bytes(8, "little")).digest(length)
+
+
+def in_blocks(tree: Tree, known: int, number: int | None = None) -> tuple[Ints, Ints]:
+    """The block of each node, in level order, and an order of the nodes that does not hang on what other blocks hold.
+
+    `known` is how many attributes are known to an impression. The order of several blocks is by level and code of the
+    path; of a forest that is one block, level order.
+    """
+    leaves = tree.in_level_order.roll_up(np.ones(int(tree.is_leaf.sum()), np.int64))
+    number = number or block_number(int(leaves[tree.slice(0)].sum()))
+    place = np.zeros(len(tree), np.int64)
+    if number == 1 or not known:  # without known attributes, all nodes are one family
+        return place, np.arange(len(tree))
+    path: Codes = np.zeros(1, np.uint64)
+    order = []
+    for level in range(tree.depth):
+        here, depth = tree.slice(level), level - int(tree.total)
+        up = np.maximum(tree.family[here] - (tree.offsets[level - 1] if level else 0), 0)
+        if depth >= 0:
+            labels = tree.labels[depth]
+            path = path_codes(path[up], label_hashes(labels.dictionary.to_pylist())[labels.indices.to_numpy()])
+        own = block_of(path, depth, number) if 0 <= depth < known else np.full(len(up), TOP)
+        if depth < known - 1:
+            own[leaves[here] > LEAVES] = TOP
+        if level:  # what is above a node decides, unless it is above all blocks
+            above = place[tree.slice(level - 1)][up]
+            own = np.where(above == TOP, own, above)
+        place[here] = own
+        order.append(here.start + np.argsort(path, kind="stable"))
+    return place, np.concatenate(order)
+
+
+TOP = 2**62  # the block of nodes above all others
+
+
+def block_number(leaves: int) -> int:
+    """How many blocks the roots of a forest with so many leaves are dealt into."""
+    return -(-leaves // LEAVES)
+
+
+def block_of(path: Codes, depth: int, number: int) -> Ints:
+    """The block of nodes of a level, counted from the first known attribute, by the codes of their paths."""
+    place: Ints = (path % np.uint64(number)).astype(np.int64) + depth * number
+    return place
+
+
+def label_hashes(labels: list[str]) -> Codes:
+    """64 bits of each label, the same on every machine."""
+    digests = b"".join(blake2b(label.encode(), digest_size=8).digest() for label in labels)
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def path_codes(above: Codes, label: Codes) -> Codes:
+    """63 bits of each path, from the code of the path above and the hash of its last label."""
+    with np.errstate(over="ignore"):
+        mixed = (above ^ label) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    code: Codes = (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(1)
+    return code

@@ -1,0 +1,394 @@
+"""spark_run: `run` on a cluster: leaves, noise and estimates stay on the workers, the plan is made on the driver.
+
+    done = run_spark(Spec.load("spec.toml"), engine=Spark(session), prior_until="2026-02-02")
+    done.frames["estimates"]                    # a Spark frame; nothing is computed until it is asked for
+    done.save("hdfs://name/run")
+
+The SQL counts groups of rows. They are dealt into blocks (noise.blocks), by whole roots, and a worker makes of a block
+what one machine makes of a forest, by the same code: leaves, noise, estimates. A block's noise hangs on the seed or
+secret and the block alone. The plan is made of the roots of one block: of all there are, where there is no other.
+"""
+
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from attributary.errors import InputError
+from attributary.estimates import USUAL
+from attributary.estimators import Estimator
+from attributary.logs.count import Question
+from attributary.logs.counts import FATES, Counts, counts_together, leaves, seen_fates, with_fates
+from attributary.logs.log_columns import Moment, Period, bucket_codes, label_codes
+from attributary.logs.log_files import all_files, is_generated
+from attributary.logs.spark import Spark, any_pandas, spark_errors
+from attributary.logs.spark_folder import SparkFolder, spark_folder
+from attributary.noise import blocks
+from attributary.noise.blocks import BlockEntropy, Codes, block_number, label_hashes, path_codes
+from attributary.pipeline.breakdowns import by_breakdown
+from attributary.pipeline.read_prior import prior_table
+from attributary.pipeline.run import FILES, Known, check_earlier, plan_for, refuse_two_priors, simulate, spec_of
+from attributary.plan import Plan
+from attributary.plan.joint import JointPlan, load_plan
+from attributary.prior import Prior
+from attributary.spec import Logs, Spec
+from attributary.spec.attribute import Attribute
+from attributary.tables import write_table
+from attributary.tables.table_columns import plain, with_column
+from attributary.tree import Tree
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from attributary.report import ReportInputs
+
+PART, BEFORE, PATH = "__part", "__before", "__path_"  # columns beside those of the SQL
+ON_PAGE = 20_000  # nodes, at most
+
+
+@dataclass(frozen=True, eq=False)
+class CountTask:
+    """What every worker needs to make leaves of groups of rows."""
+
+    spec: Spec
+    logs: Logs
+    period: Period
+    earlier: Period | None = None
+
+    def counted(self, rows: Any) -> tuple[Counts, Counts | None] | None:
+        """The counts of groups of rows, as an Arrow table, and those before; None where these alone have any."""
+        now, then = (rows.filter(pc.equal(rows.column(BEFORE), earlier)) for earlier in (False, True))
+        if not now.num_rows:
+            return None
+        earlier = leaves(self.spec, self.logs, then, self.earlier) if self.earlier and then.num_rows else None
+        return leaves(self.spec, self.logs, now, self.period), earlier
+
+    def coded(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Batches of groups with a code for the path down to each known attribute, by labels as they will be."""
+        import pyarrow as pa
+
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            has = np.isin(table.column("fate").to_numpy(), self.fates)  # others have no path
+            path, some, codes = np.zeros(int(has.sum()), np.uint64), table.filter(pa.array(has)), []
+            for i, attribute in enumerate(self.spec.known):
+                path = path_codes(path, self._hashes(some, f"known_{i}", attribute))
+                codes.append(np.zeros(len(has), np.int64))
+                codes[-1][has] = path.astype(np.int64)
+            yield pa.RecordBatch.from_arrays([*batch.columns, *codes], [*batch.schema.names, *self.paths])
+
+    def _hashes(self, table: Any, column: str, attribute: Attribute) -> Codes:
+        by_label = attribute.calendar is None
+        made = label_codes(table, column, attribute, self.logs) if by_label else bucket_codes(table, column, attribute)
+        return label_hashes(made.labels.to_pylist())[made.code]
+
+    def survey(self, rows: Any) -> Any:
+        """The nodes of a part's levels, and its counts without their table: one row, or none."""
+        import pyarrow as pa
+
+        counted, cells = self.counted(rows), []
+        if counted is not None:
+            told = [None if c is None else replace(c, table=None) for c in counted]
+            number = np.diff(self.spec.tree(counted[0].table).offsets).tolist()
+            cells = [(rows.column(PART)[0].as_py(), number, *map(pickle.dumps, told))]
+        columns = zip(*cells, strict=True) if cells else [[]] * 4
+        kinds = [pa.int64(), pa.list_(pa.int64()), pa.binary(), pa.binary()]
+        arrays = [pa.array(list(c), kind) for c, kind in zip(columns, kinds, strict=True)]
+        return pa.table(arrays, names=["part", "nodes", "counts", "before"])
+
+    @property
+    def fates(self) -> list[int]:
+        """The fates of rows that are in a leaf."""
+        return [*seen_fates(self.logs, self.period), FATES.index("conversion")]
+
+    @property
+    def paths(self) -> list[str]:
+        return [f"{PATH}{i}" for i in range(len(self.spec.known))]
+
+    @property
+    def domain(self) -> int:
+        """How many leaves a known path has."""
+        return int(np.prod([len(attribute.labels) for attribute in self.spec.unknown], dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class RunTask:
+    """What every worker needs to make estimates of a part."""
+
+    count: CountTask
+    plan: Plan
+    estimator: Estimator
+    confidence: float
+    key: int | bytes  # the seed or the secret of the noise
+    blocks: int  # in all
+    generated: bool
+    first: Mapping[int, int]  # of each part, the number of its first node
+
+    def tables(self, rows: Any) -> dict[str, Any]:
+        """The tables of a part, as `Run.tables` of one machine; a column says so where they are not private."""
+        import pyarrow as pa
+
+        counted, part = self.count.counted(rows), int(rows.column(PART)[0].as_py())
+        if counted is None:
+            return {}
+        known = Known.of(self.plan.spec, *counted, None, False, None)
+        entropy = BlockEntropy(self.key, part, self.blocks)
+        (done,) = simulate(self.plan, [known], self.estimator, self.confidence, entropy, False, self.generated)
+        tables = {}
+        for name, table in done.tables.items():
+            for column in ("node", "parent") if name in ("estimates", "ratios") else ():
+                number = table.column(column).to_numpy()
+                shifted = np.where(number < 0, -1, number + self.first.get(part, 0))
+                table = table.set_column(table.column_names.index(column), column, pa.array(shifted))
+            told = with_column(table)
+            columns = {c: plain(told.column(c)) for c in told.column_names}
+            tables[name] = pa.table(columns).replace_schema_metadata(told.schema.metadata)
+        return tables
+
+    def work(self, name: str, schema: Any) -> Callable[[Any], Any]:
+        """What makes one of these tables of a part's groups of rows."""
+
+        def made(rows: Any) -> Any:
+            table = self.tables(rows).get(name)
+            return schema.empty_table() if table is None else table.select(schema.names).cast(schema)
+
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class SparkRun:
+    """What a run on Spark came to; the frames counts and prior are NOT protected, the others are unless they say so."""
+
+    plan: Plan
+    tree: Tree  # that the plan was made for: of one block, or of all there is where there is no other
+    prior: Prior  # on that tree
+    parts: "Parts"
+    frames: "dict[str, DataFrame]"  # estimates, counts, and ratios and prior where one machine has them
+    notes: Mapping[bytes, bytes]  # the metadata of the estimates, as one machine writes it
+    generated: bool
+
+    @property
+    def counts(self) -> Counts:
+        """What was counted, without the table."""
+        return self.parts.counts
+
+    @property
+    def before(self) -> Counts | None:
+        """What was counted in the period before, which is the prior."""
+        return self.parts.before
+
+    @property
+    def rows(self) -> int:
+        """How many rows the estimates have."""
+        return sum(self.parts.levels) * len(self.plan.measures)
+
+    def save(
+        self, folder: str, stage: Callable[[str], None] = lambda _: None, *, again: bool = False
+    ) -> "ReportInputs":
+        """Writes plan.json, Parquet files of each frame, and report.html, in the place of an earlier run's.
+
+        The folder may be an address; all machines must see it. An earlier run's files are replaced only `again`. Gives
+        what the page shows.
+        """
+        from attributary.report import page
+
+        session = self.frames["counts"].sparkSession
+        if "://" in folder:
+            there = SparkFolder(session, folder.rstrip("/"))
+            check_earlier(folder, FILES, again, [name for name in FILES if there.exists(name)])
+        else:
+            check_earlier(folder, FILES, again)
+        with spark_folder(session, folder, FILES) as place, spark_errors():
+            for name, frame in self.frames.items():
+                stage(f"writing {name}")
+                frame.write.parquet(place.uri(f"{name}.parquet"))
+            written = session.read.parquet(place.uri("estimates.parquet"))
+            if written.count() != self.rows:
+                raise InputError(f"{folder} does not hold what the workers wrote; give a folder that all machines see")
+            stage("drawing")
+            shown = self._shown(written)
+            place.write("plan.json", self.plan.to_json())
+            place.write("report.html", page(replace(shown, files=("plan.json", "estimates.parquet"))).html)
+        return shown
+
+    def _shown(self, estimates: "DataFrame") -> "ReportInputs":
+        """Plan and estimates of the upper levels, as many as a page shows."""
+        from pyspark.sql import functions as sf
+
+        from attributary.report import read
+
+        depth = max(1, int((np.cumsum(self.parts.levels) <= ON_PAGE).sum()))
+        upper = estimates.where(sf.col("level") < depth)
+        if self.parts.levels[0] > ON_PAGE:
+            upper = upper.orderBy(sf.desc("estimate")).limit(ON_PAGE)
+        table = upper.drop("node", "parent", "level").toArrow().replace_schema_metadata(self.notes)
+        with tempfile.TemporaryDirectory() as place:
+            files = [os.path.join(place, name) for name in ("plan.json", "estimates.parquet")]
+            self.plan.save(files[0])
+            write_table(table, files[1])
+            shown = read(files)
+        if depth == len(self.parts.levels):
+            return shown
+        names = " > ".join(self.plan.levels[:depth])
+        return replace(shown, upper=f"{names}, {table.num_rows:,} of {self.rows:,} rows")
+
+
+def run_spark(
+    spec: Spec | str,
+    folder: str | None = None,
+    *,
+    engine: Spark,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    prior_until: Moment | None = None,
+    prior: str | None = None,
+    protected: bool = False,
+    plan: Plan | JointPlan | str | None = None,
+    method: str = "optimal",
+    estimator: Estimator | str = "unbiased",
+    confidence: float = USUAL,
+    seed: int | None = None,
+    stage: Callable[[str], None] = lambda _: None,
+) -> SparkRun:
+    """`run` in the engine's session, with the options of `run`; the noise is exact, and hangs on 32 random bytes.
+
+    With a `seed` it is that of one machine with this seed, and not private.
+    """
+    refuse_two_priors(prior, prior_until, protected)
+    if isinstance(spec, str):
+        folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
+    folder, chosen = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
+    ready = load_plan(plan) if isinstance(plan, str) else plan
+    spec = spec if ready is None else spec_of(ready, spec)
+    if len(spec.parts) > 1:
+        raise InputError("several breakdowns are for one machine; leave out the engine spark, or run each on its own")
+    table = None if prior is None else by_breakdown(spec, prior_table(prior), prior)[0]
+    stage("counting")
+    parts = Parts.of(spec, folder, since, until, prior_until, engine)
+    stage("planning")
+    rows = parts.sample()
+    counted = parts.task.counted(rows)
+    assert counted is not None
+    known = Known.of(spec, *counted, prior, protected, table)
+    made = ready or plan_for(spec, [known], chosen, method)
+    assert isinstance(made, Plan)
+    generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
+    key = os.urandom(32) if seed is None else seed
+    first = dict(zip(parts.nodes, np.cumsum([0, *map(sum, parts.nodes.values())]).tolist(), strict=False))
+    task = RunTask(parts.task, made, chosen, confidence, key, block_number(parts.leaves), generated, first)
+    seen = np.isin(rows.column("fate").to_numpy(), parts.task.fates[:-1]) & ~rows.column(BEFORE).to_numpy()
+    one = task.tables(rows.slice(int(np.argmax(seen)), 1))  # tells the columns
+    schemas = {name: table.schema.remove_metadata() for name, table in one.items()}
+    schemas |= {} if parts.before is None else {"prior": schemas["counts"]}
+    frames = {name: parts.frame(task.work(name, schema), schema) for name, schema in schemas.items()}
+    notes = one["estimates"].schema.metadata
+    return SparkRun(made, known.tree, known.expected, parts, frames, notes, generated)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The groups of rows of a spec's logs on the workers, by part, and how many leaves and nodes these have."""
+
+    task: CountTask
+    groups: "DataFrame"  # with a column PART
+    counts: Counts  # without their table
+    before: Counts | None
+    leaves: int
+    nodes: dict[int, list[int]]  # of each part, by level
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        folder: str,
+        since: Moment | None,
+        until: Moment | None,
+        prior_until: Moment | None,
+        engine: Spark,
+    ) -> "Parts":
+        """Counts the groups, and deals them into parts."""
+        from pyspark import StorageLevel
+        from pyspark.sql import functions as sf
+        from pyspark.sql.types import LongType, StructField, StructType
+
+        now = Question.of(spec, folder, since if prior_until is None else prior_until, until, engine)
+        then = None if prior_until is None else Question.of(spec, folder, since, prior_until, engine)
+        task = CountTask(spec, now.logs, now.period, None if then is None else then.period)
+        with now.bad_cells(), spark_errors(), any_pandas():
+            groups = engine.frame(now.sql).withColumn(BEFORE, sf.lit(False))
+            if then is not None:
+                groups = groups.unionByName(engine.frame(then.sql).withColumn(BEFORE, sf.lit(True)))
+            schema = StructType([*groups.schema.fields, *(StructField(name, LongType()) for name in task.paths)])
+            groups = groups.mapInArrow(task.coded, schema).persist(StorageLevel.DISK_ONLY)
+            fates = groups.groupBy(BEFORE, "fate").agg(sf.sum("number").alias("number")).toArrow()
+            known = groups.where(sf.col("fate").isin(task.fates))
+            present = known.where(~sf.col(BEFORE)).select(*task.paths).distinct()
+            number = present.count() * task.domain if task.paths else task.domain
+            part = _part(present, task, block_number(number))
+            dealt = known.withColumn(PART, part)
+            columns = "part long, nodes array<long>, counts binary, before binary"
+
+            def survey_of(rows: Any) -> Any:  # PySpark takes a method's self for a key
+                return task.survey(rows)
+
+            survey = dealt.groupBy(PART).applyInArrow(survey_of, columns).collect()
+        nodes = {row["part"]: row["nodes"] for row in sorted(survey)}
+        if block_number(number) > 1 and (spec.total or max(nodes) >= block_number(number)):
+            raise InputError(
+                f"on Spark, a tree of more than {blocks.LEAVES:,} leaves has no node above all attributes, and no root "
+                "as large as that; run it on one machine, or leave out total"
+            )
+        both = [[pickle.loads(cell) for row in survey if (cell := row[name])] for name in ("counts", "before")]
+
+        def total(question: Question, each: list[Counts], earlier: bool) -> Counts:
+            mine = fates.filter(pc.equal(fates.column(BEFORE), earlier))
+            made = counts_together(each) if each else leaves(spec, now.logs, mine, question.period)  # refuses no rows
+            fate, rows = (mine.column(name).to_numpy().astype(np.int64) for name in ("fate", "number"))
+            made = with_fates(made, question.logs, question.period, fate, rows, "rank" in groups.columns)
+            return question.finished(made).refuse_no_match()
+
+        counts, before = total(now, both[0], False), None if then is None else total(then, both[1], True)
+        return cls(task, dealt, counts, before, number, nodes)
+
+    @property
+    def levels(self) -> list[int]:
+        """How many nodes each level has."""
+        return [sum(level) for level in zip(*self.nodes.values(), strict=True)]
+
+    def sample(self) -> Any:
+        """The groups of one block."""
+        return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
+
+    def frame(self, work: Callable[[Any], Any], schema: Any) -> "DataFrame":
+        """What the workers make of the parts."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        with any_pandas():
+            return self.groups.groupBy(PART).applyInArrow(work, from_arrow_schema(schema))
+
+
+def _part(present: "DataFrame", task: CountTask, number: int) -> "Column":
+    """The block of each group: that of its root or, of a root too large for a block, of the node below, and so on."""
+    from pyspark.sql import functions as sf
+
+    if number == 1 or not task.paths:
+        return sf.lit(0).cast("long")
+    part, last = None, len(task.paths) - 1
+    for depth, path in enumerate(task.paths):
+        place = sf.pmod(sf.col(path), sf.lit(number)) + depth * number
+        large = []
+        if depth < last:
+            size = sf.count(sf.lit(1)) * task.domain
+            sizes = present.groupBy(path).agg(size.alias("leaves"))
+            large = [row[path] for row in sizes.where(sf.col("leaves") > blocks.LEAVES).collect()]
+        here = ~sf.col(path).isin(large)
+        part = sf.when(here, place) if part is None else part.when(here, place)
+        if not large:
+            break
+    assert part is not None
+    return part
