@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from attributary.pipeline.draft_spec import draft_spec
     from attributary.pipeline.run import run
     from attributary.pipeline.table_form import recognise
-    from attributary.plan import Plan, make_plan, what_if
+    from attributary.plan import JointPlan, Plan, make_joint_plan, make_plan, what_if
     from attributary.prior import Prior
     from attributary.spec import Spec
     from attributary.tree import Tree
 
 __all__ = [
     "Estimate",
+    "JointPlan",
     "Measurements",
     "Plan",
     "Prior",
@@ -35,6 +36,7 @@ __all__ = [
     "denoise_table",
     "draft_spec",
     "estimate_noise",
+    "make_joint_plan",
     "make_plan",
     "noise",
     "periods",
@@ -49,6 +51,7 @@ __version__ = "0.1.0"
 
 HOME = {
     "Estimate": "attributary.denoising",
+    "JointPlan": "attributary.plan",
     "Measurements": "attributary.measurements",
     "Plan": "attributary.plan",
     "Prior": "attributary.prior",
@@ -58,6 +61,7 @@ HOME = {
     "compare": "attributary.changes",
     "denoise": "attributary.denoising",
     "estimate_noise": "attributary.denoising",
+    "make_joint_plan": "attributary.plan",
     "make_plan": "attributary.plan",
     "periods": "attributary.changes",
     "check_table": "attributary.pipeline.check_table",

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attributary
-from attributary.errors import InputError
+from attributary.errors import InputError, QuestionError
 from attributary.pipeline.table_form import TableForm, recognise
 from support.effort import examples
 
@@ -93,3 +93,11 @@ def test_what_is_asked_for_names_columns_of_labels() -> None:
         recognise(bounds, path="b.csv")
     with pytest.raises(InputError, match="^the table has no column 'sd'"):
         attributary.Measurements.from_table(bounds, ["region", "store"], "users", noise="normal:std=sd")
+
+
+def test_codes_with_leading_zeros_name_stores() -> None:
+    """They are no figures beside those of a pivot, nor is the table refused for rows that are told apart by them."""
+    wide = {"region": ["N", "N", "S"], "store": ["0012", "0013", "0101"], "2025-01": [5, 6, 7], "2025-02": [8, 9, 7]}
+    with pytest.raises(QuestionError, match="which columns are the hierarchy") as raised:
+        recognise(wide)
+    assert "region,store" in str(raised.value.__dict__)

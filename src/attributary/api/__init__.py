@@ -18,7 +18,7 @@ from attributary.spec.terms import DEFAULT, TERMS, with_its_defaults
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients
-    from attributary.plan import Plan
+    from attributary.plan import JointPlan, Plan
     from attributary.spec import Spec
     from attributary.tree import Tree
 
@@ -52,17 +52,18 @@ def api_of_kind(kind: str) -> "AttributionApi":
     return APIS[kind]
 
 
-def clients(plan: "Plan", **wishes: Any) -> "Clients":
+def clients(plan: "Plan | JointPlan", **wishes: Any) -> "Clients":
     """The plan with its keys, and what clients are told; an InputError where the API cannot carry the plan."""
     spec, api = plan.spec, api_of(plan.spec)
-    _refuse_other_noise(plan)
+    _refuse_other_noise(plan.breakdowns[0])
     for attribute in spec.unknown if not api.terms.client_knows_delay else ():
         if spec.is_delay(attribute):
             raise InputError(
                 f"{attribute.name!r} is the time from impression to conversion, which no client of the "
                 f"{api.terms.title} can tell; leave it out"
             )
-    return api.clients(plan, **wishes)
+    joint: Any = plan if len(plan.breakdowns) > 1 else None
+    return api.clients(plan.breakdowns[0], **wishes) if joint is None else api.joint_clients(joint, **wishes)
 
 
 def _refuse_other_noise(plan: "Plan") -> None:
@@ -88,7 +89,7 @@ def answer(
 
 
 def aggregate(
-    plan: "Plan | None",
+    plan: "Plan | JointPlan | None",
     reports: str | Sequence[str],
     domain: Any,
     ledger: str | None = None,
@@ -107,5 +108,5 @@ def aggregate(
     """
     used = api_of_kind(DEFAULT) if plan is None else api_of(plan.spec)
     if plan is not None:
-        _refuse_other_noise(plan)
+        _refuse_other_noise(plan.breakdowns[0])
     return used.aggregate(plan, reports, domain, ledger, output=output, **options)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from attributary.errors import InputError
 from attributary.measurements import Measurements
-from attributary.plan import Plan
+from attributary.plan import JointPlan, Plan
 from attributary.spec.terms import Terms
 from attributary.tree import Tree
 from attributary.types import Ints, Keys
@@ -107,9 +107,18 @@ class Clients(ABC):
     def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
         """What a client is told of a conversion, from the values of its unknown attributes and of its measures."""
 
+    @property
+    def saved(self) -> "Plan | JointPlan":
+        """The plan as it is saved: of several breakdowns, that of all."""
+        return self.plan
+
     @abstractmethod
     def query(self, tree: Tree) -> Query:
         """What is queried, for the tree of the impressions that occurred."""
+
+    def query_all(self, trees: Sequence[Tree]) -> Query:
+        """What is queried for the trees of all breakdowns."""
+        return self.query(trees[0])
 
 
 class AttributionApi(ABC):
@@ -122,6 +131,10 @@ class AttributionApi(ABC):
     @abstractmethod
     def clients(self, plan: Plan, **wishes: Any) -> Clients:
         """The plan with its keys: those that it has, or new ones, made as wished."""
+
+    def joint_clients(self, plan: JointPlan, **wishes: Any) -> Clients:
+        """The same of a plan of several breakdowns; an InputError where clients cannot be told of them at once."""
+        raise InputError(f"clients of the {self.terms.title} take one breakdown; make a plan for each")
 
     @abstractmethod
     def answer(
@@ -140,7 +153,7 @@ class AttributionApi(ABC):
 
     def aggregate(
         self,
-        plan: Plan | None,
+        plan: Plan | JointPlan | None,
         reports: str | Sequence[str],
         domain: Any,
         ledger: str | None = None,

@@ -16,7 +16,7 @@ from attributary.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation
-    from attributary.plan import Plan
+    from attributary.plan import JointPlan, Plan
 
 DAY = 86_400  # seconds
 SERVICE_DAYS = 90  # the age up to which the aggregation service takes reports
@@ -85,7 +85,7 @@ def aggregate(
     refuse_inputs([output, beside], read)
     refuse_inputs([how["errors_file"]], read, "--errors")
     not_private = how["debug"] or how["no_noise"] or how["seed"] is not None
-    if not (quiet or not_private or (plan and plan.keys)):
+    if not (quiet or not_private or (plan and plan.breakdowns[0].keys)):
         why = "no plan is given" if plan is None else "the plan has no keys"
         say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one is spent all the same")
     now = time.time()
@@ -97,10 +97,12 @@ def aggregate(
     _print(done, now, quiet)
 
 
-def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple["Plan | None", tuple[str, ...]]:
+def _plan(
+    files: tuple[str, ...], epsilon: float | None, l1: int | None
+) -> tuple["Plan | JointPlan | None", tuple[str, ...]]:
     """The plan, unless the options are in its place, and the files that are reports."""
     from attributary.file_kind import file_kind
-    from attributary.plan import Plan
+    from attributary.plan import load_plan
 
     first = file_kind(files[0], "aggregate") if os.path.isfile(files[0]) else None
     if l1 is None:
@@ -109,7 +111,7 @@ def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tupl
             raise InputError(f"a plan and reports are needed; got only {path}: without a plan, give --epsilon and --l1")
         if first is not None and first.kind not in ("plan", "JSON"):
             first.refuse("aggregate")
-        return Plan.load(path), tuple(reports)
+        return load_plan(path), tuple(reports)
     if epsilon is not None and first is not None and first.kind == "plan":
         raise InputError(f"--l1 is for reports without a plan; leave it out, since {files[0]} is one")
     return None, files

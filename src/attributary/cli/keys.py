@@ -75,11 +75,12 @@ def keys(
 ) -> None:
     from attributary import api
     from attributary.estimates import noted
+    from attributary.pipeline.breakdowns import in_one_table
     from attributary.pipeline.read_tree import COVERS, read_tree
-    from attributary.plan import Plan
+    from attributary.plan import load_plan
     from attributary.tables import write_table
 
-    loaded = Plan.load(plan)
+    loaded = load_plan(plan)
     used = api.api_of(loaded.spec)
     wanted = _options(options, used)
     files = (TREE, used.query_file)
@@ -92,27 +93,32 @@ def keys(
     except InputError as error:
         raise InputError(f"{plan}: {error}") from error
     messages: list[Message] = []
-    tree: Tree | None = None
+    trees: list[Tree] = []
     query: Query | None = None
     with stages(not quiet) as stage, ExitStack() as both:  # keys that collide must not stay: all is made before
         if impressions:
             stage("reading impressions")
-            tree = read_tree(clients.plan.spec, impressions)
-            clients = clients.with_tree(tree)
+            asks = clients.saved.spec
+            called = asks.called or ("",)
+            trees = [read_tree(part, impressions, name) for part, name in zip(asks.parts, called, strict=True)]
+            clients = clients.with_tree(trees[0])
         if impression is not None:
             messages += [clients.impression(_assigned("--impression", impression), **wanted)]
         if conversion is not None or (impression is not None and not clients.asks):
             messages += [clients.conversion(_assigned("--conversion", conversion or ""), **wanted)]
-        if tree is not None:
-            stage(f"making the keys of {len(tree):,} nodes")
-            query = clients.query(tree)
+        nodes = sum(map(len, trees))
+        if trees:
+            stage(f"making the keys of {nodes:,} nodes")
+            query = clients.query_all(trees)
             stage("writing")
             place = both.enter_context(whole_folder(output, files))
             covers = {COVERS: "some" if partial else "all"}
-            write_table(noted(tree.table(), plan=clients.plan.fingerprint, **covers), os.path.join(place, TREE))
+            every = in_one_table(clients.saved.spec, [tree.table() for tree in trees])
+            table = noted(every, plan=clients.saved.fingerprint, **covers)
+            write_table(table, os.path.join(place, TREE))
             query.write(os.path.join(place, used.query_file))
         if clients.changed:  # before the folder takes its place
-            clients.plan.save(plan)
+            clients.saved.save(plan)
     for message in messages:
         fact(registrations={"lines": message.lines, "notes": message.notes})
         for line in message.lines:
@@ -126,12 +132,12 @@ def keys(
     for message in messages:
         for note in message.notes:
             say(f"note: {note}")
-    if tree is not None and query is not None:
-        lacking = len(tree) - (query.size if query.nodes is None else query.nodes)
+    if query is not None:
+        lacking = nodes - (query.size if query.nodes is None else query.nodes)
         without = f"; {lacking:,} nodes are not measured" if query.nodes else f"; {lacking:,} nodes have none"
-        nodes, keys_in_words = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
-        fact(nodes=len(tree), keys=query.size)
-        say(f"{nodes}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
+        written, keys_in_words = f"{nodes:,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
+        fact(nodes=nodes, keys=query.size)
+        say(f"{written}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
 
 
 def _options(options: dict[str, Any], api: "AttributionApi") -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """attributary plan: split the budget among levels, and print the expected errors."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from attributary.cli.progress import stages
 from attributary.cli.reading import refuse_inputs
 from attributary.errors import InputError
 from attributary.whole_files import save
+
+if TYPE_CHECKING:
+    from attributary.spec import Spec
 
 ROUNDINGS = ["largest-remainder", "floor"]
 
@@ -103,6 +106,10 @@ def plan(
     by_node = _check(method, output, estimator if kind.plan is True else None)
     refuse_inputs(_files(output, by_node), [spec, prior, tree_path, last])
     asks = Spec.load(spec)
+    if asks.breakdowns is not None:
+        given = {"--target": target, "--share": share, "--keep": keep, "--what-if": what_if, "--last": last}
+        _plan_breakdowns(asks, [prior_path, tree_path, output], protected, method, given, quiet, options)
+        return
     first = asks.levels[0]
     errors = _by_level(target, _error, f"--target takes a level and an error, as in {first}=5%")
     shares = _by_level(share, float, f"--share takes a level and its part of epsilon, as in {first}=0.25")
@@ -145,6 +152,49 @@ def plan(
     if kind.plan is True and not chosen.learn:
         say(f"planned as for unbiased estimates: {why_not[chosen.method]}")
     say(f"plan written to {place_of(output)}" if output else "nothing written; -o plan.json keeps a plan")
+
+
+def _plan_breakdowns(
+    asks: "Spec",
+    paths: list[str | None],
+    protected: bool,
+    method: str,
+    of_one: dict[str, Any],
+    quiet: bool,
+    options: dict[str, Any],
+) -> None:
+    """Plans a spec of several breakdowns; `paths` are of the prior, the tree and the output."""
+    from attributary.cli.print_plan import print_joint_plan
+    from attributary.cli.printing import say, warn_first
+    from attributary.cli.progress import stages
+    from attributary.errors import InputError
+    from attributary.pipeline.breakdowns import trees_and_priors
+    from attributary.plan import make_joint_plan
+    from attributary.whole_files import save
+
+    option = next((name for name, value in of_one.items() if value), "")
+    if option or method == "all":
+        raise InputError(
+            f"{option or '--method all'} is of one tree, and this spec has several breakdowns; leave it out"
+        )
+    prior_path, tree_path, output = paths
+    with stages(not quiet) as stage:
+        stage("reading")
+        known = trees_and_priors(asks, tree_path, prior_path, protected)
+        trees, priors = [one.tree for one in known], [one.prior for one in known]
+        stage(f"splitting the budget of {sum(map(len, trees)):,} nodes in {len(trees)} breakdowns, {method}")
+        profiles = [prior.profile for prior in priors]
+        plan = make_joint_plan(asks, trees, priors, method, profiles=profiles, **options)
+        if output:
+            stage("writing")
+            save(plan.to_json(), output)
+    if quiet:
+        return
+    for tree, prior in zip(trees, priors, strict=True):
+        warn_first(prior.misfit(tree))
+    print_joint_plan(plan, trees, priors, prior_path)
+    where = "standard output" if output == "-" else output
+    say(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan")
 
 
 def _files(path: str | None, by_node: bool) -> list[str]:

@@ -12,6 +12,7 @@ from attributary.errors import one_line
 from attributary.facts import estimates as of_estimates
 from attributary.facts import joint_plan as joint_facts
 from attributary.facts import plan as facts
+from attributary.facts.losses import USED_UP, count_lines
 from attributary.facts.numerals import Line, percent
 from attributary.facts.quantity import Quantity
 from attributary.plan import Plan, Variant
@@ -40,6 +41,7 @@ def print_counts(counts: "Counts", spec: "Spec", leaves: int | None = None) -> N
         (counts.late, f"not within the window of {window}"),
         (counts.exceeded, f"its impression has {several} already"),
         (counts.incomplete, "no user, key or time"),
+        *((number, USED_UP.format(name)) for name, number in (counts.reported.lost if counts.reported else {}).items()),
         *((outside.conversions, _outside(outside)) for outside in counts.outside if not outside.kept),
     ]
     by_bin = leaves is None and "rank" in counts.table.column_names
@@ -51,6 +53,7 @@ def print_counts(counts: "Counts", spec: "Spec", leaves: int | None = None) -> N
         lines += [f"{number:12,}  {reason}" for number, reason in not_counted if number]
     lines += [f"{name}: {number:,} rows do not meet the spec's conditions" for name, number in counts.filtered.items()]
     lines += [counts.clock] if counts.clock else []
+    lines += count_lines(counts.reported, spec.paid) if counts.reported else []
     lines += [line for totals in counts.values for line in _value(totals)]
     lines += [
         f"{outside.conversions:,} conversions count as other: {_outside(outside)}"
@@ -140,7 +143,7 @@ def print_plan(
     out.print(facts.title(plan))
     fact(plan=_facts(plan, tree))
     for part in plan.by_measure:
-        if spec.measures or spec.has_limits:
+        if spec.measures or part.limited:
             out.print()
             out.print(facts.about(plan, part))
         table = facts.table(part.plan)

@@ -20,7 +20,7 @@ from attributary.cli.options import (
     prior_options,
     quiet,
 )
-from attributary.cli.printing import muted, say, warn_first
+from attributary.cli.printing import console, muted, print_table, say, warn_first
 from attributary.cli.progress import reading_bar, stages
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
@@ -95,6 +95,7 @@ def run(
     **how: Any,
 ) -> None:
     from attributary.cli.print_results import print_counts, print_estimates, print_joint_plan, print_plan
+    from attributary.facts.losses import NOT_PROTECTED, loss_table
     from attributary.logs.count import make_engine
     from attributary.logs.log_files import rows_in_logs
     from attributary.noise.blocks import BlockEntropy
@@ -147,6 +148,11 @@ def run(
         say(f"\n{name}" if name else "")
         rows = part.tables["estimates"].num_rows
         print_estimates(part.shown.quantities(None), rows, path, [words] if words else [])
+    if losses := done.breakdowns[0].losses:
+        table = loss_table(losses)
+        say(f"\n{table.caption}: {NOT_PROTECTED}")
+        print_table(console(), [table.heads, *table.rows])
+        fact(losses=[loss._asdict() for loss in losses])
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     for name, error in done.errors.items():
         say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")

@@ -21,7 +21,7 @@ from attributary.facts.numerals import (
     sentence,
     signed,
 )
-from attributary.facts.plan import cut_off
+from attributary.facts.plan import cut_off, limits_of
 from attributary.facts.quantity import Quantity, RootSum, difference, label
 from attributary.pipeline.check_table import TableCheck
 from attributary.plan import Plan
@@ -49,16 +49,17 @@ def sum_words(quantity: Quantity) -> str:
     """The sum of all roots, with its interval: 5,285 visits, give or take 31 (95 % interval)."""
     what = "in all" if quantity.called in (UNNAMED, "noisy") else quantity.called
     if quantity.kind == "value":
-        what = f"{quantity.unit} of {quantity.name}".strip()
-    return _sum_words(quantity, quantity.total, what)
+        what = f"{quantity.unit} of {quantity.name}" if quantity.unit else ""
+    words = _sum_words(quantity, quantity.total, what)
+    return words if what else f"{quantity.name} {words}"
 
 
 def _sum_words(quantity: Quantity, total: RootSum, what: str) -> str:
     said, below, above = quantity.shown(total.estimate), total.estimate - total.low, total.high - total.estimate
     if np.isfinite(above) and abs(above - below) <= EVEN * above:
         margin = f"{above:,.0f}" if above >= WHOLE_MARGIN and quantity.digits == 1 else quantity.figure(above)
-        return f"{said} {what}, give or take {margin} ({quantity.interval_words})"
-    return f"{said} {what} ({quantity.interval_words}: {quantity.interval(total.low, total.high)})"
+        return f"{said} {what}".strip() + f", give or take {margin} ({quantity.interval_words})"
+    return f"{said} {what}".strip() + f" ({quantity.interval_words}: {quantity.interval(total.low, total.high)})"
 
 
 def after_refunds(quantities: Sequence[Quantity], plan: Plan | None) -> list[str]:
@@ -80,8 +81,8 @@ def limit_words(plan: Plan | None) -> str:
     if plan is None:
         return ""
     unknown = listed([share.name for share in plan.measures if plan.spec.has_limits and not share.bias_known])
-    words = [f"by the prior, limits leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
-    words += [f"limits leave out an unknown part of {unknown}"] if unknown else []
+    words = [f"by the prior, {limits_of(plan)} leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
+    words += [f"{limits_of(plan)} leave out an unknown part of {unknown}"] if unknown else []
     return " and ".join(words)
 
 

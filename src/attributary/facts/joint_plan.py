@@ -47,8 +47,8 @@ def lines(plan: JointPlan) -> list[Line]:
     ]
     if given:
         made.append(Line("breakdowns", f"not measured, since other levels tell them: {', '.join(given)}"))
-    keys = f"{plan.keys} keys per conversion"
-    too_many = plan.keys > API_KEYS and plan.spec.terms.kind == "ara"
+    keys = f"{plan.number_of_keys} keys per conversion"
+    too_many = plan.number_of_keys > API_KEYS and plan.spec.terms.kind == "ara"
     if too_many:
         keys += f"; a source has at most {API_KEYS}: leave out a level, a breakdown or a measure"
     return [*made, Line("keys", keys, too_many)]
@@ -60,7 +60,7 @@ def as_data(plan: JointPlan) -> dict[str, Any]:
         "error": plan.error,
         "apart": plan.apart,
         "equal": plan.equal,
-        "keys": plan.keys,
+        "keys": plan.number_of_keys,
         "breakdowns": [
             {"breakdown": name, "part": part, "error": one.expected.tree.plan, "alone": alone, "cost": plan.cost(i)}
             for i, (name, part, one, alone) in enumerate(

@@ -299,7 +299,7 @@ def error_lines(plan: Plan) -> list[Line]:
     spec, roots = plan.spec, plan.expected.roots
     by = "weighted by prior count, " if spec.weights == "counts" else ""
     pooled = "all roots together" if len(plan.roots) > 1 else "all nodes of a level together"
-    cut = "what limits cut off included, " if spec.has_limits else ""
+    cut = f"what {limits_of(plan)} cut off included, " if spec.has_limits else ""
     what = "sum" if spec.values else "count"
     taus = [f"{part.tau:,.4g}{f' for {part.measure.name}' * (len(plan.measures) > 1)}" for part in plan.by_measure]
     texts = [
@@ -327,12 +327,17 @@ def limit_lines(plan: Plan) -> list[Line]:
             count = span(most, lambda x: f"{x:g}")
             lines += [Line("limit", f"the first {count} conversions of an impression count")]
     if cut := cut_off(plan):
-        lines += [Line("limit", f"by the prior, limits cut off {listed(cut)}")]
+        lines += [Line("limit", f"by the prior, {limits_of(plan)} cut off {listed(cut)}")]
     unknown = [share.name for share in plan.measures if not share.bias_known]
     if unknown:
-        text = f"the prior does not tell what limits cut off {', '.join(unknown)}; errors are without it"
+        text = f"the prior does not tell what {limits_of(plan)} cut off {', '.join(unknown)}; errors are without it"
         lines += [Line("note", text, True)]
     return lines
+
+
+def limits_of(plan: Plan) -> str:
+    """What cuts something off: the spec's limits, or budgets of devices."""
+    return "limits" if plan.spec.paid is None else "used-up budgets"
 
 
 def cut_off(plan: Plan) -> list[str]:

@@ -1,19 +1,23 @@
 """count: logs become counts, one for each leaf of the spec's tree (the paper's sections 2.2 and 3.1)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib import resources
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from attributary.errors import InputError
 from attributary.logs.calendar import day_of, on_clocks, place_sql
-from attributary.logs.counts import FATES, Counts, last_rank, leaves, value_columns
+from attributary.logs.counts import FATES, Counts, last_rank, leaves, reported_leaves, value_columns
+from attributary.logs.devices import SITE, DeviceRules, Devices, SiteColumns, rules_of
 from attributary.logs.engine import CastError, Engine, Report
 from attributary.logs.log_columns import (
     CLOCK_WORDS,
+    ENDLESS,
     Clock,
     LogTable,
     Moment,
@@ -54,19 +58,22 @@ def count(
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
         question = Question.of(spec, folder, since, until, running)
         with question.bad_cells():
-            grouped = running.run(question.sql, question.stage)
-            return question.finished(leaves(spec, question.logs, grouped, question.period))
+            return question.finished(question.counts(spec, running))
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What counts the logs of a spec in a period: SQL that gives groups of rows by their fate and attributes."""
+    """What counts the logs of a spec in a period: SQL that gives groups of rows by their fate and attributes.
+
+    Where devices decide what is reported, there are `rules` instead.
+    """
 
     logs: Logs
     period: Period
     sides: list[LogTable]
     sql: str
     clock: Clock  # of the impressions' times
+    rules: DeviceRules | None = None
 
     @classmethod
     def of(cls, spec: Spec, folder: str, since: Moment | None, until: Moment | None, engine: Engine) -> Self:
@@ -77,11 +84,20 @@ class Question:
         refuse_no_other(spec.unknown, logs)
         period = Period(since, until, logs.timezone)
         sides = _open_logs(spec, logs, folder, engine)
-        made = cls(logs, period, sides, "", "number")
+        made = cls(logs, period, sides, "", "number", None if logs.is_attributed else rules_of(spec))
         with made.bad_cells():
             one = logs.is_attributed
+            if made.rules is not None:
+                return replace(made, clock=_both_times(logs, sides[0], sides[1])[2])
             query = one_log(spec, logs, sides[0], period) if one else two_logs(spec, logs, sides[0], sides[1], period)
         return replace(made, sql=query.sql, clock=query.clock)
+
+    def counts(self, spec: Spec, engine: Engine) -> Counts:
+        """The counts of all leaves."""
+        if self.rules is None:
+            return leaves(spec, self.logs, engine.run(self.sql, self.stage), self.period)
+        devices = device_logs(spec, self, self.rules.sites(spec))
+        return reported_leaves(spec, self.logs, devices, self.rules.count(spec, devices), self.period)
 
     @property
     def stage(self) -> str:
@@ -216,24 +232,9 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
     micros, values = value_columns(spec, conversions)
     touched = {name: name if name in unknown else bucket_sql(LAST_DELAY, a) for name, a in attributes.items()}
     unknown |= micros
-    by, in_order = ", ".join(keys), ", ".join(f"{name} NULLS FIRST" for name in ("moment", "path", *unknown))
-    common = {
-        "impressions": _select(
-            {k: ours for k, (ours, _) in keys.items()} | {"time": TIME} | known, _timed(impressions, {TIME: seen})
-        ),
-        "conversions": _select(
-            {k: its for k, (_, its) in keys.items()} | {"time": TIME} | unknown, _timed(conversions, {TIME: done})
-        ),
-        "keys": by,
-        "joinable": " AND ".join(f"{name} IS NOT NULL" for name in keys),
-        "known": ", ".join(known),
-        "known_in_order": ", ".join(f"{name} NULLS FIRST" for name in known),
-        "same_path": " AND ".join(f"impressions.{name} IS NOT DISTINCT FROM paths.{name}" for name in known),
-        "nothing_known": ", ".join(f"NULL AS {name}" for name in known),
-        "unknown": comma_list(unknown),
-        "no_unknown": comma_list(f"NULL AS {name}" for name in unknown),
-        "time_in_period": period.holds("time", clock, logs.time_unit),
-    }
+    by, in_order = ", ".join(keys), nulls_first("moment", "path", *unknown)
+    common = _common(impressions, conversions, (seen, done), keys, known, unknown)
+    common |= {"time_in_period": period.holds("time", clock, logs.time_unit)}
     sql = _fill(
         "attribution_many" if many else "attribution",
         **common,
@@ -246,13 +247,110 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
             f"{sql} AS {name}" if many else f"CASE WHEN is_impression THEN {sql} END AS {name}"
             for name, sql in (touched if many else got).items()
         ),
-        ranked_in_order=", ".join(f"{name} NULLS FIRST" for name in ("moment", *unknown)),
+        ranked_in_order=nulls_first("moment", *unknown),
         last_rank=str(last_rank(spec)),
         **values,
         window=str(2 * window_micros(logs)),
         touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
     )
     return CountingSql(sql, clock)
+
+
+def device_logs(spec: Spec, question: Question, sites: SiteColumns) -> Devices:
+    """The events of all devices that converted, sorted once."""
+    import pyarrow.compute as pc
+
+    logs, period, (impressions, conversions) = question.logs, question.period, question.sides
+    for attribute in spec.unknown:
+        if spec.is_delay(attribute):
+            rule = "is the time from impression to conversion, which no client of the"
+            raise InputError(f"{attribute.name!r} {rule} {spec.terms.title} can tell; leave it out")
+    seen, done, clock = _both_times(logs, impressions, conversions)
+    if clock == "number" and period.has_dates:
+        refuse_no_epoch(impressions, seen)
+    (user, both), *more = _keys(logs, impressions, conversions).items()
+    calendars = _calendars(spec, logs, _Times(impressions, seen, clock), period)
+    views = {f"known_{i}": calendars.get(a.name) or label(impressions, a.name) for i, a in enumerate(spec.known)}
+    kinds = {
+        f"unknown_{i}": calendars.get(a.name) or _unknown_value(conversions, a) for i, a in enumerate(spec.unknown)
+    }
+    needed = {name: (ours, its) for name, (ours, its) in more}
+    views |= {name: ours for name, (ours, _) in needed.items()}
+    kinds |= {name: its for name, (_, its) in needed.items()}
+    views |= {SITE: label(impressions, sites.impression)} if sites.impression else {}
+    kinds |= {SITE: key(conversions, sites.conversion)[0]} if sites.conversion else {}
+    views, kinds = views or {"known_0": "0"}, kinds or {"unknown_0": "0"}
+    common = _common(impressions, conversions, (seen, done), {user: both}, views, kinds)
+    there = [user, *needed, *[SITE] * (sites.conversion is not None)]
+    common |= {
+        "joinable": " AND ".join(f"{name} IS NOT NULL" for name in there),
+        "time_in_period": period.holds("time", clock, logs.time_unit),
+    }
+    common |= {"kind": ", ".join(kinds), "kind_in_order": nulls_first(*kinds), "events": _fill("events", **common)}
+
+    def run(wanted: str) -> Any:
+        return conversions.engine.run(_fill("devices", **common, wanted=wanted), "attributing and counting")
+
+    seen_views = run(f"SELECT path - 1 AS code, {common['known']}, dated, not_dated FROM paths ORDER BY path")
+    nothing = ", ".join(f"NULL AS {name}" for name in kinds)
+    left = f"FROM conversions WHERE time IS NULL OR NOT ({common['joinable']})"
+    seen_kinds = run(
+        f"SELECT code, {common['kind']}, number FROM kinds "
+        f"UNION ALL SELECT -1 AS code, {nothing}, COUNT(*) AS number {left} ORDER BY code"
+    )
+    events = run(
+        "SELECT CAST(device AS INT) AS device, moment, CAST(COALESCE(path - 1, kinds.code) AS INT) AS code FROM events "
+        f"JOIN devices USING ({user}) LEFT JOIN kinds ON {same('events', 'kinds', kinds)} ORDER BY device, moment, code"
+    )
+    device = events.column("device").to_numpy()
+    start = np.flatnonzero(np.diff(device, prepend=0, append=0))  # and the end
+    since, until = (period.end_micros(end, clock, logs.time_unit) for end in ("since", "until"))
+    return Devices(
+        start.astype(np.int64),
+        events.column("moment").to_numpy(),
+        events.column("code").to_numpy(),
+        seen_views,
+        seen_kinds.filter(pc.greater_equal(seen_kinds.column("code"), 0)),
+        clock != "date",
+        (-ENDLESS if since is None else since, ENDLESS if until is None else until),
+        int(seen_kinds.column("number")[0].as_py()),
+    )
+
+
+def _common(
+    impressions: LogTable,
+    conversions: LogTable,
+    times: tuple[str, str],
+    keys: Mapping[str, tuple[str, str]],
+    known: dict[str, str],
+    unknown: dict[str, str],
+) -> dict[str, str]:
+    """The blanks of events.sql, but for the period: what joins the logs, and what either has besides its time."""
+    return {
+        "impressions": _select(
+            {k: ours for k, (ours, _) in keys.items()} | {"time": TIME} | known, _timed(impressions, {TIME: times[0]})
+        ),
+        "conversions": _select(
+            {k: its for k, (_, its) in keys.items()} | {"time": TIME} | unknown, _timed(conversions, {TIME: times[1]})
+        ),
+        "keys": ", ".join(keys),
+        "joinable": " AND ".join(f"{name} IS NOT NULL" for name in keys),
+        "known": ", ".join(known),
+        "known_in_order": nulls_first(*known),
+        "same_path": same("impressions", "paths", known),
+        "nothing_known": ", ".join(f"NULL AS {name}" for name in known),
+        "unknown": comma_list(unknown),
+        "no_unknown": comma_list(f"NULL AS {name}" for name in unknown),
+    }
+
+
+def nulls_first(*names: str) -> str:
+    return ", ".join(f"{name} NULLS FIRST" for name in names)
+
+
+def same(one: str, other: str, names: Iterable[str]) -> str:
+    """SQL that holds where two tables agree in columns, also where a value is missing."""
+    return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in names)
 
 
 TIME, THEN = "attributary_time", "attributary_conversion_time"  # columns of times in microseconds

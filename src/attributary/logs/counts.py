@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.logs.devices import Devices, Reported
 from attributary.logs.log_columns import (
     LabelCodes,
     LogTable,
@@ -25,7 +26,7 @@ from attributary.logs.log_columns import (
 )
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
-from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
+from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
 from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
 from attributary.types import Bools, Ints
 
@@ -68,6 +69,8 @@ class Counts:
     rows: int | None = None  # of the logs; None where a period passes some of them over
     parts: "tuple[Counts, ...]" = ()  # of each of several breakdowns
     filtered: Mapping[str, int] = field(default_factory=dict)  # rows that do not meet the spec's conditions, by log
+    reported: Reported | None = None  # what budgets leave of the conversions, where an API has such
+    devices: Devices | None = field(default=None, repr=False)  # that it was counted from
     clock: str = ""  # which time zone the period's dates are read in, where they name none
 
     @property
@@ -98,7 +101,9 @@ class Counts:
                 "impression_has_enough": self.exceeded,
                 "no_user_key_or_time": self.incomplete,
                 "outside_domain": self.left_out,
+                **({"budget_used_up": dict(self.reported.lost)} if self.reported else {}),
             },
+            **({"reported_by_conversions_paid_for": dict(self.reported.by_limit)} if self.reported else {}),
             "outside_domain": [outside._asdict() for outside in self.outside],
             "impressions_without_time": self.undated,
             "rows_left_out_by_conditions": dict(self.filtered),
@@ -160,6 +165,10 @@ def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> 
     count = np.bincount(leaf[kept], conversions[kept], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
     made = _table(part, known, paths.first, sizes, seen_by_path, count)
+    for name in table.column_names:
+        if name.startswith(AT):
+            here = table.column(name).to_numpy()
+            made = made.append_column(name, [_sum_at(leaf[kept], here[kept], number_of_leaves)])
     values: tuple[ValueTotals, ...] = ()
     if many or spec.values or spec.conversions_per_impression != 1:
         inside = ~lost & (all_conversions > 0)
@@ -196,6 +205,23 @@ def with_fates(counts: Counts, logs: Logs, period: Period, fate: Ints, number: I
         incomplete=total["incomplete"],
         undated=total["undated"],
         rows=sum(total.values()) - counted_twice if period.is_all else None,
+    )
+
+
+def reported_leaves(spec: Spec, logs: Logs, devices: Devices, reported: Reported, period: Period) -> Counts:
+    """The counts of all leaves where budgets run out: what is reported under the spec's limit, and the rest."""
+    import pyarrow.compute as pc
+
+    counts = leaves(spec, logs, reported.groups, period)
+    table, place = counts.table, counts.table.column_names.index("conversions")
+    here = table.column(f"{AT}{spec.paid}")
+    table = table.append_column(f"conversions{BEYOND}", pc.subtract(table.column("conversions"), here))
+    return replace(
+        counts,
+        table=table.set_column(place, "conversions", here),
+        conversions=int(pc.sum(here).as_py() or 0),
+        devices=devices,
+        reported=reported,
     )
 
 
@@ -461,6 +487,6 @@ def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...
 
 def _sum_at(place: Ints, values: Ints, size: int) -> Ints:
     """Sums of whole numbers, exact to the last."""
-    total = np.zeros(size, np.int64)
+    total = np.zeros(size, values.dtype)
     np.add.at(total, place, values)
     return total

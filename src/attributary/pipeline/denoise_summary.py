@@ -108,7 +108,7 @@ def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tre
     before: list[tuple[str, Measurements]] = []
     notes: dict[str, None] = {}
     for plan, files, here, covers, name in batches:
-        answer = api.answer(plan, files, here, None if noise is None else _rate(noise, plan), name)
+        answer = api.answer(plan, files, here, None if noise is None else stated_rate(noise, plan), name)
         measures = {m: _onto(tree, here, each, covers) for m, each in answer.measures.items()}
         _refuse_copy(files[0], next(iter(measures.values())), before)
         notes |= dict.fromkeys(answer.notes)
@@ -194,7 +194,7 @@ def estimate_measures(
     return estimates
 
 
-def _rate(noise: str, plan: Plan) -> tuple[float, int]:
+def stated_rate(noise: str, plan: Plan) -> tuple[float, int]:
     """ε and L1 as stated for a summary report, whose contributions are the plan's."""
     model, _, rest = noise.partition(":")
     stated = {key.strip(): value for key, _, value in (piece.partition("=") for piece in rest.split(","))}

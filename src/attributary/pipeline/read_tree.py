@@ -18,8 +18,9 @@ from attributary.prior import Prior, none
 from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST
 from attributary.spec import Attribute, Logs, Spec
+from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import read_table
-from attributary.tables.table_columns import arrow_table, column
+from attributary.tables.table_columns import arrow_table, column, of_label
 from attributary.tree import Tree
 from attributary.tree.paths import text_labels
 
@@ -33,8 +34,18 @@ class TreeAndPrior(NamedTuple):
     prior: Prior
 
 
-def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | None, protected: bool) -> TreeAndPrior:
-    """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's."""
+def read_tree_and_prior(
+    spec: Spec,
+    tree_path: str | None,
+    prior_path: str | None,
+    protected: bool,
+    table: Any = None,
+    breakdown: str = "",
+) -> TreeAndPrior:
+    """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's.
+
+    A `table` has what was read from the prior's file, of several breakdowns the rows of the one named.
+    """
     known = [attribute.name for attribute in spec.known]
     if protected and prior_path is None:
         raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
@@ -43,9 +54,9 @@ def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | Non
             f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
             "with `prior`, or a table of them with `tree`"
         )
-    table = None if prior_path is None else prior_table(prior_path)
+    table = prior_table(prior_path) if table is None and prior_path is not None else table
     if tree_path is not None:
-        tree = read_tree(spec, (tree_path,))
+        tree = read_tree(spec, (tree_path,), breakdown)
     else:
         rows = None if prior_path is None else of_measure(table, spec, prior_path)
         tree = _tree(spec, known, rows, prior_path or "")
@@ -64,10 +75,13 @@ def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
         return spec.tree(rows)
 
 
-def read_tree(spec: Spec, names: tuple[str, ...]) -> Tree:
-    """The tree of the impressions, or counts, in some files; names, patterns and folders."""
+def read_tree(spec: Spec, names: tuple[str, ...], breakdown: str = "") -> Tree:
+    """The tree of the impressions, or counts, in some files; names, patterns and folders.
+
+    Of counts of several breakdowns, only the rows of this one.
+    """
     paths = names if "-" in names else tuple(files(names).paths)
-    return _tree_of(spec, _tables(spec, paths)) if spec.known else spec.tree()
+    return _tree_of(spec, _tables(spec, paths, breakdown)) if spec.known else spec.tree()
 
 
 class QueriedTree(NamedTuple):
@@ -86,7 +100,7 @@ def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
     return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
 
 
-def _tables(spec: Spec, paths: tuple[str, ...]) -> dict[str, Any]:
+def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Any]:
     tables = {}
     for path in paths:
         if "://" in path:
@@ -95,6 +109,7 @@ def _tables(spec: Spec, paths: tuple[str, ...]) -> dict[str, Any]:
         if known is not None and known.kind not in (*TABLES, "other"):
             known.refuse("tree")
         table = _partitioned(read_table(path) if known is None else known.table, path)
+        table = of_label(table, BREAKDOWN, breakdown, ()) if breakdown and BREAKDOWN in table.column_names else table
         for name in known_columns(spec, table):
             column(table, name, path)  # or an error that tells what there is
         tables[path] = table

@@ -22,9 +22,10 @@ from attributary.errors import InputError, PrivacyRefusal
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
 from attributary.estimators import Estimator
 from attributary.logs.count import count
-from attributary.logs.counts import Counts
+from attributary.logs.counts import Counts, leaves
+from attributary.logs.devices import Devices, LevelLoss, rules_of
 from attributary.logs.engine import Engine
-from attributary.logs.log_columns import Moment
+from attributary.logs.log_columns import Moment, Period
 from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
@@ -38,6 +39,7 @@ from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
+from attributary.spec.measure import AT
 from attributary.tables import write_table
 from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
@@ -66,6 +68,7 @@ class Run:
     estimates: dict[str, Estimate]  # by measure
     confidence: float  # of the intervals in tables and on the page
     generated: bool  # whether the rows of the logs were generated
+    losses: tuple[LevelLoss, ...] = ()  # of each level, where browsers' budgets run out
 
     @property
     def breakdowns(self) -> "tuple[Run, ...]":
@@ -129,7 +132,7 @@ class Run:
         from attributary.report import ReportInputs
 
         inputs = ReportInputs.of(self.plan, self.estimates, confidence=self.confidence, generated=self.generated)
-        return inputs.with_impressions(self.impressions)
+        return replace(inputs.with_impressions(self.impressions), losses=self.losses)
 
     def page(self, files: tuple[str, ...] = ()) -> str:
         """The page that shows plan and estimates, as HTML that needs nothing else; it names these files."""
@@ -249,6 +252,7 @@ def run(
     before = None
     if prior_until is not None:
         before = count(spec, folder, since=since, until=prior_until, engine=engine).refuse_no_match()
+        before = replace(before, devices=None)
         since = prior_until
     counts = count(spec, folder, since=since, until=until, engine=engine).refuse_no_match()
     stage("planning")
@@ -292,10 +296,16 @@ def simulate(
     """What a summary report by a plan would say of these counts, and its estimates, of each breakdown."""
     stage("simulating a summary report")
     now = [profile(k.tree, k.spec, k.counts.table) for k in known]
-    measures = [
-        {part.measure.name: measure(part, k.tree, sums, rng) for part in one.by_measure}
-        for one, k, sums in zip(made.breakdowns, known, now, strict=True)
-    ]
+    losses: tuple[LevelLoss, ...] = ()
+    devices, tree = known[0].counts.devices, known[0].tree
+    if devices is not None and isinstance(made, Plan):
+        told, losses = reported(made, tree, devices)
+        measures = [{part.measure.name: Measurements.simulate(part.plan, tree, told, rng) for part in made.by_measure}]
+    else:
+        measures = [
+            {part.measure.name: measure(part, k.tree, sums, rng) for part in one.by_measure}
+            for one, k, sums in zip(made.breakdowns, known, now, strict=True)
+        ]
     stage("denoising")
     if isinstance(made, Plan):
         past = known[0].under(made, from_file, estimator, rng)
@@ -305,7 +315,8 @@ def simulate(
     runs = []
     for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
-        runs.append(Run(one, k.tree, k.expected, k.counts, k.before, truth, est, confidence, generated))
+        here = replace(k.counts, devices=None)  # which may be large
+        runs.append(Run(one, k.tree, k.expected, here, k.before, truth, est, confidence, generated, losses))
     return tuple(runs)
 
 
@@ -362,6 +373,20 @@ def measure(part: MeasurePlan, tree: Tree, conversions: Profile, rng: Entropy | 
     """What a summary report would say of each node's sum of a measure, under the plan's limits."""
     sums = conversions.limited(part.measure, part.plan.most_of_heads(tree), part.clip)
     return Measurements.simulate(part.plan, tree, sums, rng)
+
+
+def reported(plan: Plan, tree: Tree, devices: Devices) -> tuple[Floats, tuple[LevelLoss, ...]]:
+    """What the reports of devices say of each node, in the tree's order, and what levels do not learn."""
+    rules, logs = rules_of(plan.spec), plan.spec.logs
+    assert rules is not None and logs is not None
+    groups, losses = rules.by_level(plan, devices)
+    table = leaves(plan.spec, logs, groups, Period()).table
+    rows, sums = match(tree, table), np.zeros(len(tree))
+    for level in range(tree.depth):
+        leaf = floats(table, f"{AT}{level}", "the counts")[rows.leaf]
+        each = tree.in_level_order.sum_up(np.bincount(rows.node[rows.leaf], leaf, len(tree)))
+        sums[tree.slice(level)] = each[tree.slice(level)]
+    return tree.from_level_order(sums), losses
 
 
 def measured_prior(part: MeasurePlan, tree: Tree, earlier: Profile, prior: Prior, rng: Entropy | None = None) -> Prior:

@@ -24,6 +24,7 @@ from attributary.estimates import USUAL
 from attributary.estimators import Estimator
 from attributary.logs.count import Question
 from attributary.logs.counts import FATES, Counts, counts_together, leaves, seen_fates, with_fates
+from attributary.logs.devices import rules_of
 from attributary.logs.log_columns import Moment, Period, bucket_codes, label_codes
 from attributary.logs.log_files import all_files, is_generated
 from attributary.logs.spark import Spark, any_pandas, spark_errors
@@ -267,6 +268,9 @@ def run_spark(
     spec = spec if ready is None else spec_of(ready, spec)
     if len(spec.parts) > 1:
         raise InputError("several breakdowns are for one machine; leave out the engine spark, or run each on its own")
+    if rules_of(spec) is not None and spec.logs is not None and not spec.logs.is_attributed:
+        rule = f"what devices report under the {spec.terms.title} is simulated on one machine"
+        raise InputError(f"{rule}; leave out the engine spark (`attributary count` may use it)")
     table = None if prior is None else by_breakdown(spec, prior_table(prior), prior)[0]
     stage("counting")
     parts = Parts.of(spec, folder, since, until, prior_until, engine)

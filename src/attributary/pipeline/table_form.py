@@ -138,6 +138,8 @@ def recognise(
         ends = [path_ends(table, name, marks) for name in spread.levels]
         depth = np.where(np.any(ends, 0), np.argmax(ends, 0), len(ends)) if ends else np.zeros(table.num_rows)
         called = value if value and value not in table.column_names else _named_by_title(source)
+        if re.search("[,>]", called):
+            raise InputError(f"{shown(path)}: what figures are called has no comma and no >; got {called[:LONGEST]!r}")
         pivot = Pivot(table, spread, depth.astype(np.int64), called)
         table, levels = long_table(pivot, path)
         table, value = mark(table, words), FIGURE
@@ -280,7 +282,9 @@ def _levels(
     """
     empty = {name for name in names if path_ends(table, name, ()).all()}
     free = [name for name in names[:KEEP] if name not in empty and name.lower() not in NOISE]
-    numbers = {name for name in free if is_numeric(column(table, name, path), suppressed)}
+    numbers = {
+        name for name in free if is_numeric(cells := column(table, name, path), suppressed) and not _coded(cells)
+    }
     everywhere = {name for name in numbers if not path_ends(table, name, ()).any()}
     refusals = list[InputError]()
 
@@ -321,6 +325,13 @@ def _levels(
         f"{shown(path)}: which columns are the hierarchy, top to bottom?",
         levels=",".join(hint)[:LONGEST] or "region,store",
     )
+
+
+def _coded(cells: Any) -> bool:
+    """Whether texts are numbers of something, as 0012 is of a store."""
+    import pyarrow.compute as pc
+
+    return is_text_type(cells.type) and bool(pc.any(pc.match_substring_regex(cells, r"^0\d+$")).as_py())
 
 
 def _tree(

@@ -180,7 +180,7 @@ def _check_paths(plan: Plan, name: str) -> None:
 def refuse_other_plan(path: str, stated: str | bytes, fingerprint: str, name: str) -> None:
     """Refuses a file that states fingerprints of other plans, with commas between them; "" states none."""
     text = stated.decode(errors="replace") if isinstance(stated, bytes) else stated
-    if text and fingerprint not in text.split(","):
+    if text and fingerprint not in (text, *text.split(",")):
         raise InputError(
             f"{path} is of plan {text[:100].replace(',', ' and ')}, and {name} is plan {fingerprint}: give the plan "
             "and the files that belong together"

@@ -98,7 +98,12 @@ class JointPlan(BaseModel, frozen=True, extra="forbid"):
         return privacy_words(self.spec, self.privacy_loss, self.breakdowns[0].most_of_all > 1)
 
     @property
-    def keys(self) -> int:
+    def fingerprint(self) -> str:
+        """Those of all breakdowns, with commas between them."""
+        return ",".join(plan.fingerprint for plan in self.breakdowns)
+
+    @property
+    def number_of_keys(self) -> int:
         """How many keys a conversion has."""
         return sum(plan.default_keys for plan in self.breakdowns)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior, measured
+from attributary.errors import InputError
 from attributary.spec import Measure, Spec
-from attributary.spec.measure import BEYOND, FROM
+from attributary.spec.measure import AT, BEYOND, COUNT, FROM
 from attributary.tables.table_columns import EXACT_PRIOR, TRUE_COUNTS, arrow_table, floats, words_of
 from attributary.tree import Family, Tree
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
@@ -215,6 +216,7 @@ class Profile:
     rank: Ints | None = None  # None: not told
     begin: Mapping[str, Floats] = field(default_factory=dict)  # where each row's values begin, by measure
     beyond: Mapping[str, Floats] = field(default_factory=dict)  # what the spec's limits cut off already, by measure
+    paid: Mapping[int, Floats] = field(default_factory=dict)  # conversions if budgets paid for so many of a device
 
     def full(self, measure: Measure) -> Floats:
         """The sum of each node, as if there were no limits."""
@@ -234,7 +236,20 @@ class Profile:
     def times(self, factor: float) -> "Profile":
         """The profile of a period that is so many times as long."""
         value, beyond = ({name: each * factor for name, each in sums.items()} for sums in (self.value, self.beyond))
-        return replace(self, number=self.number * factor, value=value, beyond=beyond)
+        paid = {times: each * factor for times, each in self.paid.items()}
+        return replace(self, number=self.number * factor, value=value, beyond=beyond, paid=paid)
+
+    def paying(self, conversions: int) -> "Profile":
+        """The profile if an API's budgets paid for so many conversions of a device."""
+        if not self.paid:
+            return self
+        most = max(self.paid)
+        if conversions not in self.paid and conversions < most:
+            known = ", ".join(map(str, sorted(self.paid)))
+            rule = f"the prior tells what is reported where budgets pay for {known} conversions"
+            raise InputError(f"{rule}; got {conversions}: choose one of these, or count with it in the spec")
+        number = self.paid[min(conversions, most)]
+        return replace(self, number=number, beyond={COUNT: self.number + self.beyond[COUNT] - number})
 
     @property
     def knows_limits(self) -> bool:
@@ -287,7 +302,7 @@ def _profile(tree: Tree, spec: Spec, table: Any, rows: Match) -> Profile:
     names = {measure.name for measure in spec.values}
     columns = set(table.column_names)
     ranked = "rank" in columns
-    beyond = {} if ranked else {"count": "conversions", **{name: name for name in names}}
+    beyond = {} if ranked else {COUNT: "conversions", **{name: name for name in names}}
     return Profile(
         tree,
         rows.node[here],
@@ -295,12 +310,17 @@ def _profile(tree: Tree, spec: Spec, table: Any, rows: Match) -> Profile:
         {name: _numbers(table, name)[here] for name in names},
         np.nan_to_num(_numbers(table, "rank", True)[here], nan=1).astype(np.int64) if ranked else None,
         {name: np.nan_to_num(_numbers(table, name + FROM, True)[here]) for name in names if name + FROM in columns},
-        {name: _numbers(table, of + BEYOND)[here] for name, of in beyond.items() if of + BEYOND in columns},
+        {
+            name: _numbers(table, of + BEYOND, signed=True)[here]
+            for name, of in beyond.items()
+            if of + BEYOND in columns
+        },
+        {int(name[len(AT) :]): _numbers(table, name)[here] for name in table.column_names if name.startswith(AT)},
     )
 
 
-def _numbers(table: Any, name: str, some_empty: bool = False) -> Floats:
+def _numbers(table: Any, name: str, some_empty: bool = False, signed: bool = False) -> Floats:
     cells = floats(table, name, "the prior")
-    if not some_empty and not (np.isfinite(cells) & (cells >= 0)).all():
+    if not some_empty and not (np.isfinite(cells) & (signed | (cells >= 0))).all():
         raise ValueError(f"a count or a sum is a number, 0 or more; {name!r} has others, or empty cells")
     return cells

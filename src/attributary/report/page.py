@@ -17,8 +17,10 @@ from attributary.errors import InputError
 from attributary.estimates import EXTRAS, USUAL, Estimates
 from attributary.facts import estimates as facts
 from attributary.facts import numerals, privacy
+from attributary.facts.losses import loss_facts
 from attributary.facts.plan import bound_lines, heads, level_facts, level_lines, limit_tables
 from attributary.facts.quantity import FigureName, Quantity, quantities, rate
+from attributary.logs.devices import LevelLoss
 from attributary.pipeline.check_table import TableCheck
 from attributary.plan import MeasurePlan, Plan
 from attributary.ratio import ratios_of
@@ -52,6 +54,7 @@ class ReportInputs:
     shape: str | None = None  # of the noise, where neither estimates nor plan state it
     check_of_table: TableCheck | None = None  # of a raw table, whose estimates these are
     generated: bool = False  # the logs were generated: no real people, no real campaigns
+    losses: tuple[LevelLoss, ...] = ()  # what levels do not learn since budgets run out
     upper: str = ""  # which part of the tree these estimates are, where they are not all
 
     @classmethod
@@ -167,6 +170,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
             upper = [f"This page shows the upper levels: {inputs.upper}."] if inputs.upper else []
             lead = [*facts.headline(shown, plan), *filter(None, [private]), *upper]
             asked = privacy.facts(plan, shown[0])
+        asked += loss_facts(inputs.losses)
     context: dict[str, Any] = {
         "title": title or _title(inputs, shown),
         "lead": lead,

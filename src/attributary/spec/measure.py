@@ -81,6 +81,7 @@ LARGEST = 1e9  # of what a value may be clipped at: sums in millionths stay with
 REPORTS = 20  # that a browser sends for one impression
 OF_VALUES = ("column", "refunds", "clip", "unit", "tau")
 BEYOND, FROM = "_beyond", "_from"  # what limits cut off a measure; where the values of a row begin
+AT = "conversions_at_"  # columns of what is reported where an API's budgets pay for so many conversions
 ADDED = {"measure", "rank", "conversions" + BEYOND}  # columns of our tables besides those of counts alone
 
 

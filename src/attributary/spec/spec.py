@@ -251,8 +251,13 @@ class Spec(Section):
 
     @property
     def has_limits(self) -> bool:
-        """Whether limits cut something off: values are clipped, or the first of several conversions count."""
-        return bool(self.values) or self.conversions_per_impression != 1
+        """Whether limits cut something off: values, the first of several conversions that count, or budgets."""
+        return bool(self.values) or self.conversions_per_impression != 1 or self.paid is not None
+
+    @property
+    def paid(self) -> int | None:
+        """How many conversions the API's budgets pay for before they run out; None where they do not."""
+        return None if self.api is None else self.api.paid
 
     @property
     def first_unknown(self) -> int:

@@ -42,6 +42,11 @@ class ApiSection(Section):
         """The settings by which plans are told apart, since their reports are read otherwise."""
         return None, None
 
+    @property
+    def paid(self) -> int | None:
+        """How many conversions of a device its budgets pay for in turn; None where nothing runs out."""
+        return None
+
     @classmethod
     def derived(cls, section: Keys) -> dict[str, Any]:
         """The keys of the spec that follow from the section: ε, l1 or noise."""
@@ -72,6 +77,9 @@ class Terms:
     client_knows_delay: bool = False  # whether clients can tell the time from impression to conversion
     section: type[ApiSection] = ApiSection  # its settings
     proposals: Callable[[], object] | None = None  # makes `plan.proposals.Proposals`, where it has several ways
+    devices: Callable[[], object] | None = (
+        None  # makes `logs.devices.DeviceRules`, where devices decide what is reported
+    )
     unit: str = ""  # what ε is of, where that is not an impression's counted conversion; with keys of [api] in braces
     guarantee: tuple[str, ...] = ()  # what else is to be said of it
     one_impression: str = ""  # when a logged purchase can only affect the impression that it belongs to, if ever

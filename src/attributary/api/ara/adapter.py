@@ -1,6 +1,5 @@
 """adapter: the Attribution Reporting API behind the seam of `attributary.api`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,15 +9,13 @@ from attributary.api import register
 from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_classes
 from attributary.api.ara.keys.key_layout import BITS, domain, layout, with_mark
 from attributary.api.ara.keys.key_layout import bits as key_bits
-from attributary.api.ara.registration import HEADERS, MONTH, Registrations, registrations
+from attributary.api.ara.message import PLACEHOLDER, header
+from attributary.api.ara.registration import MONTH, Registrations, registrations
 from attributary.api.ara.terms import ARA
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
 from attributary.errors import InputError
-from attributary.plan import Plan
+from attributary.plan import JointPlan, Plan
 from attributary.tree import Tree
-
-PLACEHOLDER = "https://shop.example"
-LONG = 16_384  # bytes of a header that servers and proxies may refuse
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +34,7 @@ class AraClients(Clients):
         """The header of a source. Options are `destination`, one site or up to three, and `source_event_id`."""
         sites = options.get("destination", PLACEHOLDER)
         source = self.registrations.source(values, sites, event_id=options.get("source_event_id", 0))
-        message, window = _header("source", source), self.registrations.window or 0
+        message, window = header("source", source), self.registrations.window or 0
         place = ["the destination is a placeholder; give yours with `destination`"]
         long = [f"browsers forget an impression after 30 days; the spec's window is {window / 86_400:g} days"]
         notes = place * ("destination" not in options) + long * (window > MONTH)
@@ -46,7 +43,7 @@ class AraClients(Clients):
     def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
         """The header of a trigger. The option is `deduplication_key`, a whole number such as an order number."""
         key = options.get("deduplication_key")
-        message = _header("trigger", self.registrations.trigger(values, deduplication_key=key))
+        message = header("trigger", self.registrations.trigger(values, deduplication_key=key))
         second = (
             "what a conversion contributes leaves room for a second one of the same impression, under another "
             "deduplication key; without `deduplication_key` only the first is counted, as the plan has it"
@@ -76,6 +73,17 @@ class AttributionReporting(AttributionApi):
             rule = "the plan has keys already, and keys that were registered must stay"
             raise InputError(f"{rule}; leave --{option} out, or make a new plan")
         return _clients(plan)
+
+    def joint_clients(self, plan: JointPlan, **wishes: Any) -> Clients:
+        """The same of several breakdowns, whose keys one registration carries."""
+        from attributary.api.ara.joint import joint_clients, part_of
+
+        if "classes" in wishes:
+            raise InputError(
+                "`classes` are of splits by root, and several breakdowns have one split each: leave it out"
+            )
+        each = [self.clients(one, **part_of(one, wishes)) for one in plan.breakdowns]
+        return joint_clients(plan, [(clients, clients.registrations) for clients in each])
 
     def answer(
         self,
@@ -128,21 +136,6 @@ def _changes(few: FewerClasses) -> tuple[str, ...]:
         f"plan's: {', '.join(loss)}",
         "the plan now has the contributions of the classes; its expected errors are still those from before",
     )
-
-
-def _header(kind: str, registration: dict[str, Any]) -> Message:
-    """A registration as a header, and what a browser would warn of; what it would refuse is an InputError."""
-    from attributary.api.ara.parse import source, trigger
-
-    text = json.dumps(registration, separators=(",", ":"))
-    parsed: Any = source(text) if kind == "source" else trigger(text)
-    for error in parsed.errors:
-        raise InputError(f"a browser would refuse the {kind} registration: {error}")
-    line = f"{HEADERS[kind]}: {text}"
-    notes = [f"a browser would warn of the {kind} registration: {warning}" for warning in parsed.warnings]
-    if len(line) > LONG:
-        notes += [f"the {kind} header has {len(line):,} bytes; see that servers and proxies let it through"]
-    return Message((line,), tuple(notes))
 
 
 register(AttributionReporting())

@@ -8,13 +8,14 @@ import math
 import sys
 from collections import UserString
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from operator import methodcaller
 from typing import Any, Self
 
 from attributary.api.sites import is_local, parse_host, registrable_domain
 from attributary.errors import InputError, brief, shortened
+from attributary.spec.measure import MICRO
 
 DAY = 86_400  # seconds
 KEBAB = methodcaller("replace", "_", "-")
@@ -164,4 +165,12 @@ def _header(members: dict[str, Any]) -> str:
 def deduction(sensitivity: int, query: ConversionOptions) -> int:
     """µε that a histogram costs whose sum may change by `sensitivity`, at the noise that its report asks for."""
     noise_scale = 2 * query.max_value / query.epsilon
-    return math.ceil(sensitivity / noise_scale * 1_000_000)
+    return math.ceil(sensitivity / noise_scale * MICRO)
+
+
+def charged(options: ConversionOptions, micro: int) -> ConversionOptions:
+    """The same with the largest ε that costs so many µε: browsers round up what doubles make of it."""
+    epsilon = micro / MICRO
+    while deduction(2 * options.value, replace(options, epsilon=epsilon)) > micro:
+        epsilon = math.nextafter(epsilon, 0)
+    return replace(options, epsilon=epsilon)

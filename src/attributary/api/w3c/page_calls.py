@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +12,11 @@ from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
 from attributary.api.event_values import known_labels, unknown_labels
 from attributary.api.w3c.attribution_options import (
-    DAY,
     ConversionOptions,
     ImpressionOptions,
     PageOptions,
     camel,
-    deduction,
+    charged,
     measure_conversion_header,
     parse_site,
     save_impression_header,
@@ -33,7 +31,7 @@ from attributary.api.w3c.index_layout import (
     task_of,
     used_levels,
 )
-from attributary.api.w3c.schemes import ReportKind, index_level, report_bytes, scheme_of, section_of
+from attributary.api.w3c.schemes import ReportKind, index_level, lookback_days, report_bytes, scheme_of, section_of
 from attributary.api.w3c.terms import W3C
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
@@ -43,7 +41,6 @@ from attributary.tree import Tree
 
 GIVE_IT = "give a table of impressions with it by `impressions`"
 SERVICE = "https://agg-service.example"
-MONTH = 30  # days
 LATEST = (2**31 - 1) // LEVELS  # seconds that a priority can count
 
 
@@ -87,7 +84,7 @@ class W3cClients(Clients):
                 named = ", ".join(prefix) or "all"
                 raise InputError(f"{named} has no index yet; {GIVE_IT}")
             index = layout.spaces[space].index(prefix)
-            found[level] = ImpressionOptions(index, match_value(layout, level), sites, (), _days(self.plan))
+            found[level] = ImpressionOptions(index, match_value(layout, level), sites, (), lookback_days(spec))
         if scheme.splits_by_root:
             own = {level: part for level, part in enumerate(row[: spec.first_unknown]) if level in found}
             repeated = [found[level] for level, part in own.items() for _ in range(part)]
@@ -123,7 +120,7 @@ class W3cClients(Clients):
             options = ConversionOptions(
                 service,
                 len(layout.spaces[space]),
-                lookback_days=_days(self.plan),
+                lookback_days=lookback_days(spec),
                 match_values=matches,
                 credit=shared if len(shared) > 1 else (1,),
                 value=kind.value,
@@ -203,14 +200,6 @@ class W3cAttribution(AttributionApi):
         return answer(plan, files, tree, name)
 
 
-def charged(options: ConversionOptions, micro: int) -> ConversionOptions:
-    """The same with the largest ε that costs so many µε: browsers round up what doubles make of it."""
-    epsilon = micro / MICRO
-    while deduction(2 * options.value, replace(options, epsilon=epsilon)) > micro:
-        epsilon = math.nextafter(epsilon, 0)
-    return replace(options, epsilon=epsilon)
-
-
 def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) -> W3cClients:
     """The plan with a table of its tasks."""
     layout, spec = plan.layout, plan.spec
@@ -242,12 +231,6 @@ def _match_values(plan: Plan, layout: IndexLayout, kind: ReportKind) -> list[int
         known = [level for level in used_levels(plan) if level >= 0]
         return [LEVELS * layout.version + BATCHES] if kind.batch else [match_value(layout, each) for each in known]
     return [match_value(layout, index_level(plan.spec, level)) for level in kind.levels]
-
-
-def _days(plan: Plan) -> int:
-    """How long an impression counts: as in the spec's logs, a month at most."""
-    seconds = plan.spec.logs.window_seconds if plan.spec.logs is not None else None
-    return MONTH if seconds is None else min(max(math.ceil(seconds / DAY), 1), MONTH)
 
 
 def _script(call: str, options: PageOptions, priority: str = "", times: int = 1) -> str:

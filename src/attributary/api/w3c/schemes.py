@@ -5,6 +5,7 @@ different batches are in reports of different kinds. A device grants a site `sit
 conversions that have an impression in it. Budgets are whole millionths of ε (µε), as browsers charge them.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,12 +13,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from attributary.api.w3c.attribution_options import DAY
 from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
 from attributary.spec import Spec
 from attributary.spec.measure import MICRO
 from attributary.spec.mistakes import Mistake
 from attributary.spec.terms import ApiSection, Keys
 
+LARGEST = 10_000  # ε
+MONTH = 30  # days
 FIELD = 16  # bytes of an element of Field128
 SEED = 32  # bytes
 
@@ -73,6 +77,23 @@ class W3cSection(ApiSection):
         default=None, description="the first attribute's name, if its values are the sites where conversions happen"
     )
 
+    impression_site: str | None = Field(
+        default=None, min_length=1, description="the column of the impressions that says on which site one was saved"
+    )
+    conversion_site: str | None = Field(
+        default=None, min_length=1, description="the column of the conversions that says on which site one happened"
+    )
+    global_epsilon: float | None = Field(
+        default=None, gt=0, le=LARGEST, description="ε that a browser grants all sites together per epoch, above 0"
+    )
+    impression_epsilon: float | None = Field(
+        default=None, gt=0, le=LARGEST, description="ε that conversions may use per epoch and impression site, above 0"
+    )
+
+    @property
+    def paid(self) -> int:
+        return self.conversions_per_epoch
+
     @property
     def told_apart_by(self) -> tuple[str | None, str | None]:
         return self.scheme, self.site
@@ -106,6 +127,9 @@ class W3cSection(ApiSection):
         if given.get("noise") != derived["noise"]:
             rule = f"noise follows from scheme and aggregators ({derived['noise']})"
             yield Mistake("noise", f"{rule}; got {given.get('noise')!r:.60}: leave it out")
+        if given.get("conversions_per_impression", 1) != 1:
+            rule = "an impression gets as many conversions as the budgets pay for: conversions_per_epoch under [api]"
+            yield Mistake("conversions_per_impression", f"{rule}; leave it out")
         if given.get("neighbours", "conversion") != "conversion":
             yield Mistake("neighbours", "conversions are public under the W3C Attribution API; leave it out")
         attributes = given.get("attribute", given.get("attributes"))
@@ -177,6 +201,12 @@ def index_level(spec: Spec, level: int) -> int:
 def micro_of(spec: Spec) -> int:
     """µε of all reports of a conversion together."""
     return round(float(spec.epsilon) * MICRO)
+
+
+def lookback_days(spec: Spec) -> int:
+    """How long an impression counts: as in the spec's logs, a month at most."""
+    seconds = spec.logs.window_seconds if spec.logs is not None else None
+    return MONTH if seconds is None else min(max(math.ceil(seconds / DAY), 1), MONTH)
 
 
 @cache

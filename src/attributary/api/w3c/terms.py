@@ -1,7 +1,7 @@
 """terms: what planning goes by of W3C Attribution."""
 
 from attributary.api.w3c.schemes import COUNTS, W3cSection
-from attributary.spec.measure import MICRO
+from attributary.spec.measure import MICRO, REPORTS
 from attributary.spec.terms import TERMS, Terms
 
 GUARANTEE = (
@@ -17,16 +17,23 @@ def _proposals() -> object:
     return SchemeProposals()
 
 
+def _devices() -> object:
+    from attributary.api.w3c.ledgers import Browsers  # which is compiled
+
+    return Browsers()
+
+
 W3C = Terms(
     kind="w3c",
     title="W3C Attribution API",
     l1=1000 * MICRO,  # µε
     noise=COUNTS[1],
     largest_epsilon=1000,
-    conversions=1,
+    conversions=REPORTS,  # as many as budgets pay for
     answer="a conversion",
     section=W3cSection,
     proposals=_proposals,
+    devices=_devices,
     unit="the reports of one conversion, of ε = {site_epsilon:g} per device, site and epoch",
     guarantee=GUARANTEE,
 )

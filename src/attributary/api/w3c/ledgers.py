@@ -1,0 +1,253 @@
+"""ledgers: what browsers report of the conversions in logs, and what they do not since budgets run out.
+
+A device has three ledgers for each epoch: of a conversion site, of all sites together, and of each impression site. A
+report is charged to every epoch that has an impression it matches; epochs that cannot pay are left out, the credit goes
+to the last of the other views, and where none is left the report is empty. Epochs begin at an hour of their own on each
+device. Other callers on the site are taken to come first.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.api.w3c.attribution_options import (
+    AttributionError,
+    ConversionOptions,
+    charged,
+    deduction,
+    parse_site,
+)
+from attributary.api.w3c.device_walk import walk
+from attributary.api.w3c.index_layout import kinds_of
+from attributary.api.w3c.schemes import ReportKind, lookback_days, one_conversion, scheme_of, section_of
+from attributary.logs.counts import FATES
+from attributary.logs.devices import SITE, DeviceRules, Devices, LevelLoss, Reported, SiteColumns
+from attributary.logs.log_columns import number_rows
+from attributary.plan import Plan
+from attributary.spec import Spec
+from attributary.spec.measure import AT, MICRO
+from attributary.types import Bools, Floats, Ints
+
+LEDGERS = ("the conversion site", "all sites together", "the impression site")
+GLOBAL, OF_IMPRESSIONS = 8, 4  # times the site's budget, as in the specification's test cases; it states no budgets
+SECOND, HOUR, DAY, EPOCH = 10**6, 3600 * 10**6, 86_400 * 10**6, 7  # microseconds; an epoch has 7 days
+LIMITS = (1, 2, 3, 4, 6, 8, 12, 16)  # conversions per epoch that are tried
+ENDLESS = 2**62  # µε
+
+
+class Budgets(NamedTuple):
+    """µε of one epoch, for a conversion site, for all sites together, and for an impression site."""
+
+    site: int
+    everyone: int
+    impressions: int
+
+
+def budgets_of(spec: Spec) -> Budgets:
+    """What is left of a browser's budgets when others on the site have used theirs."""
+    section = section_of(spec)
+    site = round(section.site_epsilon * MICRO)
+    of_all = section.global_epsilon or GLOBAL * section.site_epsilon
+    quota = section.impression_epsilon or OF_IMPRESSIONS * section.site_epsilon
+    known = section.impression_site is not None
+    return Budgets(
+        site - round(section.others * MICRO), round(of_all * MICRO), round(quota * MICRO) if known else ENDLESS
+    )
+
+
+class Walked(NamedTuple):
+    """What became of conversions, in their order."""
+
+    kind: Ints  # by its code
+    last: Ints  # view within the lookback, by its code; -1 for none
+    here: Bools  # whether that is in the period
+    late: int  # conversions that have older views alone, the last of them in the period
+    alone: int  # conversions without any view before them
+    given: NDArray[np.int32]  # (levels, conversions): the view that gets a level's credit; -1 for none
+    lands: NDArray[np.int8]  # and the level that it was saved for
+    why: NDArray[np.int8]  # (reports, conversions): 1 + which ledger of the newest epoch could not pay; 0 if all could
+
+
+class Browsers(DeviceRules):
+    """Devices that have W3C Attribution."""
+
+    def sites(self, spec: Spec) -> SiteColumns:
+        section = section_of(spec)
+        return SiteColumns(section.impression_site, section.conversion_site or section.site)
+
+    def count(self, spec: Spec, devices: Devices) -> Reported:
+        """As if one report measured all levels, for several numbers of conversions that one epoch pays for."""
+        section, columns, by_limit = section_of(spec), dict[str, Parts](), dict[int, int]()
+        for times in sorted({*LIMITS, section.conversions_per_epoch}):
+            spend = one_conversion({**section.model_dump(), "conversions_per_epoch": times})
+            each = walked(spec, devices, [[ReportKind("", (0,), (1,), spend, 1, 0)]], 1, 0)
+            reported = each.here & (each.given[0] >= 0)
+            columns[f"{AT}{times}"] = [(each.given[0][reported], each.kind[reported], 1.0)]
+            by_limit[times] = int(reported.sum())
+            moved = int((reported & (each.given[0] != each.last)).sum())
+            if times == section.conversions_per_epoch:
+                lost = _by_ledger(each.why[0][each.here & ~reported])
+                done = Reported(None, lost, moved, by_limit)
+            elif times > section.conversions_per_epoch and by_limit[times] == each.here.sum() and not moved:
+                break
+        return done._replace(groups=_groups(spec, devices, each, columns))
+
+    def by_level(self, plan: Plan, devices: Devices) -> tuple[Any, tuple[LevelLoss, ...]]:
+        spec, depth = plan.spec, len(plan.spec.levels)
+        own_sites = section_of(spec).site is not None
+        roots = devices.kinds.column(SITE).to_pylist() if own_sites else [""]
+        rows = [kinds_of(plan, str(root)) for root in roots]
+        scheme = scheme_of(spec)
+        one_by_one = devices.seconds and scheme.atomic and not scheme.splits_by_root
+        done = walked(spec, devices, rows, depth, SECOND if one_by_one else 0)
+        credit, report = np.zeros((2, len(rows), depth), np.int64)
+        for i, kinds in enumerate(rows):
+            for number, kind in enumerate(kinds):
+                credit[i, list(kind.levels)], report[i, list(kind.levels)] = kind.credit, number
+        row = done.kind if own_sites else np.zeros(len(done.kind), np.int64)
+        columns, losses = dict[str, Parts](), list[LevelLoss]()
+        for level, name in enumerate(spec.levels):
+            columns[f"{AT}{level}"] = parts = []
+            for giver in range(depth):
+                there = done.here & (done.given[giver] >= 0) & (done.lands[giver] == level)
+                worth = credit[row[there], giver] / credit[row[there], level]
+                parts.append((done.given[giver][there], done.kind[there], worth))
+            asked = done.here & (credit[row, level] > 0)
+            lost = asked & (done.given[level] < 0)
+            moved = asked & ~lost & ((done.given[level] != done.last) | (done.lands[level] != level))
+            why = done.why[report[row[lost], level], np.flatnonzero(lost)]
+            losses += [LevelLoss(name, int(asked.sum()), _by_ledger(why), int(moved.sum()))] * bool(asked.any())
+        return _groups(spec, devices, done, columns), tuple(losses)
+
+
+Parts = list[tuple[Ints, Ints, Floats | float]]  # views, kinds, and how much each pair counts
+
+
+def walked(spec: Spec, devices: Devices, rows: Sequence[Sequence[ReportKind]], depth: int, tick: int) -> Walked:
+    """What browsers make of all conversions, whose reports are those of the only row, or of the row of their kind."""
+    start, moment, code = devices.start, devices.moment, devices.code
+    is_conversion = moment & 1 == 1
+    kind = code[is_conversion]
+    shape = len(rows), max(map(len, rows))
+    cost, levels = np.full((3, *shape), -1, np.int64), np.full((*shape, depth + 1), -1, np.int64)
+    for row, kinds in enumerate(rows):
+        for number, each in enumerate(kinds):
+            cost[:, row, number] = _price(each)
+            levels[row, number, : len(each.levels)] = each.levels
+    matched = _matches(spec, devices)
+    of_views = matched[: devices.views.num_rows], _codes(devices.views, SITE)
+    of_kinds = matched[devices.views.num_rows :], np.maximum(_codes(devices.kinds, SITE), 0)
+    row_of = np.arange(len(rows)) if len(rows) > 1 else np.zeros(devices.kinds.num_rows, np.int64)
+    number = len(kind)
+    last, older = np.full((2, number), -1, np.int64)
+    given, lands = np.full((depth, number), -1, np.int32), np.zeros((depth, number), np.int8)
+    why = np.zeros((shape[1], number), np.int8)
+    time = _hours(len(start) - 1) * HOUR, lookback_days(spec) * DAY, EPOCH * DAY, tick
+    walk(
+        (start, moment, code), of_views, (*of_kinds, row_of), time, tuple(budgets_of(spec)), tuple(cost), levels,
+        last, older, given, lands, why,
+    )  # fmt: skip
+    since, until = devices.ends
+    there, before = ((moment[each] >> 1 >= since) & (moment[each] >> 1 < until) & (each >= 0) for each in (last, older))
+    none = (last < 0) & (older < 0)
+    late, alone = int((before & (last < 0)).sum()), int(none.sum())
+    return Walked(kind, np.where(last >= 0, code[last], -1), there, late, alone, given, lands, why)
+
+
+def _price(kind: ReportKind) -> tuple[int, int, int]:
+    """µε that a report takes of a conversion site, of it if the lookback is within one epoch, and of all others."""
+    options = charged(ConversionOptions("", 1, value=kind.value, max_value=kind.value), kind.micro)
+    full = deduction(2 * kind.value, options)
+    return full, deduction(kind.value, options), full
+
+
+def _hours(devices: int) -> Ints:
+    """The hour of the week at which epochs begin, on each device: mixed up, and always the same (SplitMix64)."""
+    x = np.arange(1, devices + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    hours: Ints = ((x ^ (x >> np.uint64(31))) % np.uint64(24 * EPOCH)).astype(np.int64)
+    return hours
+
+
+def _matches(spec: Spec, devices: Devices) -> Ints:
+    """A number for each view, then for each kind of conversion: views match conversions of the same number."""
+    names = [name for name in devices.views.column_names if name.startswith("key_")]
+    pairs = [(name, name) for name in names] + [("known_0", SITE)] * (section_of(spec).site is not None)
+    columns = []
+    for ours, theirs in pairs:
+        texts = [*devices.views.column(ours).to_pylist(), *devices.kinds.column(theirs).to_pylist()]
+        columns.append(_numbers(texts, theirs == SITE))
+    return number_rows(columns, devices.views.num_rows + devices.kinds.num_rows).of_row
+
+
+def _codes(table: Any, name: str) -> Ints:
+    """A number for each site in a column; -1 where there is none, or no such column."""
+    if name not in table.column_names:
+        return np.full(table.num_rows, -1, np.int64)
+    return _numbers(table.column(name).to_pylist(), True)
+
+
+def _numbers(texts: list[Any], sites: bool) -> Ints:
+    """A number for each text, -1 for none; domains are of the same site where browsers take them so."""
+    distinct = dict.fromkeys(texts)
+    number = {text: i for i, text in enumerate(dict.fromkeys(map(_site, distinct) if sites else distinct))}
+    return np.array([-1 if text is None else number[_site(text) if sites else text] for text in texts], np.int64)
+
+
+@cache
+def _site(text: Any) -> Any:
+    try:
+        return parse_site(str(text))
+    except AttributionError:  # a name that is no domain's
+        return text
+
+
+def _by_ledger(why: NDArray[np.int8]) -> Mapping[str, int]:
+    each = np.bincount(why, minlength=len(LEDGERS) + 1)[1:].tolist()
+    return {name: number for name, number in zip(LEDGERS, each, strict=True) if number}
+
+
+def _groups(spec: Spec, devices: Devices, done: Walked, columns: Mapping[str, Parts]) -> Any:
+    """A table as SQL gives it of other APIs, groups of rows by fate and attributes, with what is reported."""
+    import pyarrow as pa
+
+    width = devices.kinds.num_rows or 1
+    sums = {"number": _sums(width, [(done.last[done.here], done.kind[done.here], 1.0)])}
+    sums |= {name: _sums(width, parts) for name, parts in columns.items()}
+    cells = np.unique(np.concatenate([cell for cell, _ in sums.values()]))
+    views = np.arange(devices.views.num_rows)
+    dated, undated = (devices.views.column(name).to_numpy() for name in ("dated", "not_dated"))
+    seen, lost = views[dated > 0], views[undated > 0]
+    fates = ["conversion"] * len(cells) + ["impression"] * len(seen) + ["undated"] * len(lost)
+    rest = {"late": done.late, "unattributed": done.alone, "incomplete": devices.incomplete}
+    code = {name: i for i, name in enumerate(FATES)}
+    view = np.concatenate([cells // width, seen, lost, np.full(len(rest), -1)])
+    kind = np.concatenate([cells % width, np.full(len(fates) - len(cells) + len(rest), -1)])
+    more = np.concatenate([dated[seen], undated[lost], list(rest.values())]).astype(np.int64)
+    table = {"fate": pa.array([code[name] for name in (*fates, *rest)], pa.int8())}
+    for source, index in ((devices.views, view), (devices.kinds, kind)):
+        at = pa.array(index, mask=index < 0)
+        names = [name for name in source.column_names if name.startswith(("known_", "unknown_"))]
+        table |= {name: source.column(name).take(at) for name in names}
+    for name, (cell, sum_) in sums.items():
+        values = np.zeros(len(view), sum_.dtype)
+        values[np.searchsorted(cells, cell)] = sum_
+        if name == "number":
+            values[len(cells) :] = more
+        table[name] = pa.array(values)
+    return pa.table(table)
+
+
+def _sums(width: int, parts: Parts) -> tuple[Ints, Floats]:
+    """The distinct pairs of view and kind, each as one number, and what they sum to: whole, where all count 1."""
+    import pyarrow as pa
+
+    cell = np.concatenate([view.astype(np.int64) * width + kind for view, kind, _ in parts])
+    count = np.concatenate([np.broadcast_to(worth, len(view)) for view, _, worth in parts])
+    grouped = pa.table({"cell": cell, "count": count}).group_by("cell").aggregate([("count", "sum")])
+    sums = grouped.column("count_sum").to_numpy()
+    return grouped.column("cell").to_numpy(), np.rint(sums).astype(np.int64) if (sums == np.rint(sums)).all() else sums

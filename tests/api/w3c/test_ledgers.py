@@ -1,0 +1,229 @@
+"""What logs are counted as is what browsers in memory report, device by device, also when their budgets run out."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attributary import Spec, api, make_plan
+from attributary.api.w3c.attribution_options import DAY
+from attributary.api.w3c.index_layout import kinds_of
+from attributary.api.w3c.ledgers import _hours, budgets_of, walked
+from attributary.api.w3c.page_calls import W3cClients
+from attributary.browsers import UserAgent, UserAgentSettings
+from attributary.logs.count import count
+from attributary.pipeline.run import run
+from support.effort import first_of
+
+BEGIN = 1_790_000_000
+DAYS = ("mon", "tue")
+SHOPS = ("one.example", "two.example", "three.example")
+PAGES = ("news.example", "mail.example", "play.example")
+
+
+class Case:
+    """A spec, and random devices that see ads and convert; times are whole seconds, and some are alike."""
+
+    def __init__(self, name: str, devices: int = 1250, seed: int = 0) -> None:
+        scheme, *wishes = name.split()
+        self.wishes, rng = set(wishes), Random(f"{name} {seed}")
+        section: dict[str, Any] = {"kind": "w3c", "site_epsilon": 1.1, "conversions_per_epoch": 2, "scheme": scheme}
+        section |= {"conversion_site": "shop"} if self.wishes & {"shops", "own"} else {}
+        section |= {"conversion_site": "brand"} if "brands" in wishes else {}
+        section |= {"impression_site": "page"} if "pages" in wishes else {}
+        section |= {"global_epsilon": 1.9, "impression_epsilon": 1.7} if "tight" in wishes else {}
+        section |= {"others": 0.3} if "others" in wishes else {}
+        section |= {"site": "campaign"} if "own" in wishes else {}
+        attributes: list[dict[str, Any]] = [{"name": "campaign"}, {"name": "place"}]
+        attributes += [{"name": "day", "unknown": True, "domain": list(DAYS)}] if "day" in wishes else []
+        logs = {"impressions": "impressions.parquet", "conversions": "conversions.parquet", "user": "user"}
+        logs |= {"time": "time", "window": "3d" if "short" in wishes else "30d"}
+        logs |= {"keys": ["brand"]} if "brands" in wishes else {}
+        split = {"split_by": "campaign"} if "own" in wishes or "split" in wishes else {}
+        self.spec = Spec(api=section, attribute=attributes, logs=logs, tau=10, **split)
+        self.views, self.sales = [], []
+        for device in range(devices):
+            spread = rng.choice([30, 5000, 4 * DAY, 12 * DAY])
+            start = BEGIN + rng.randrange(60 * DAY)
+            for _ in range(rng.randrange(1, 7)):
+                at, campaign = start + rng.randrange(spread) // 7 * 7, rng.choice(SHOPS)
+                view = (device, at, campaign, rng.choice("xyz"), rng.choice(PAGES), rng.choice("pq"))
+                self.views += [view] * (1 + (rng.random() < 0.1))
+            for _ in range(rng.choice([1, 1, 2, 3, 5, 8])):
+                at = start + rng.randrange(2 * spread) + rng.choice([0, 0, 7 * DAY, 30 * DAY])
+                self.sales.append((device, at, rng.choice(DAYS), rng.choice(SHOPS), rng.choice("pq")))
+
+    def write(self, folder: Path) -> None:
+        for name, rows, columns in (
+            ("impressions", self.views, ("user", "time", "campaign", "place", "page", "brand")),
+            ("conversions", self.sales, ("user", "time", "day", "shop", "brand")),
+        ):
+            table = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+            pq.write_table(table, folder / f"{name}.parquet")
+
+
+CASES = [
+    "A", "B", "C", "A day", "B day pages", "C day split", "A others pages tight", "B shops pages tight",
+    "C shops", "A own day", "B own day", "B short", "A short day shops tight pages", "B brands", "C brands short day",
+]  # fmt: skip
+EXHAUSTED = dict[str, tuple[int, int]]()
+
+
+@pytest.mark.parametrize("name", first_of(CASES))
+def test_the_pass_is_the_user_agent_device_by_device(name: str, tmp_path: Path) -> None:
+    case = Case(name, devices=900)
+    case.write(tmp_path)
+    counts = count(case.spec, str(tmp_path))
+    tree = case.spec.tree(counts.table)
+    fixed = {"campaign": 0.3, "place": 0.2} if "day" in case.wishes else {"campaign": 0.35}
+    plan = make_plan(case.spec, tree, share=None if "split" in case.wishes or "own" in case.wishes else fixed)
+    clients = api.clients(plan)
+    assert isinstance(clients, W3cClients)
+    clients = clients.with_tree(tree, start=BEGIN)
+    told, whole, exhausted, devices = browse(case, clients)
+    EXHAUSTED[name] = exhausted, devices
+    assert counts.devices is not None
+    found = by_conversion(case, clients, counts.devices)
+    assert len(told) == len(found) > 1000
+    for conversion in told:
+        assert found[conversion] == told[conversion], conversion
+    if "short" not in case.wishes:  # where one report stands for all of them
+        assert counts.conversions == whole
+
+
+def test_enough_devices_run_out_of_budget() -> None:
+    exhausted, devices = np.sum(list(EXHAUSTED.values()) or [[0, 0]], axis=0)
+    if len(EXHAUSTED) == len(CASES):
+        assert devices >= 10_000
+        assert exhausted >= 0.3 * devices
+
+
+Report = tuple[tuple[str, str, int], ...]  # task, path and amount of each index that is not 0
+
+
+def browse(case: Case, clients: W3cClients) -> tuple[dict[Any, Report], int, int, int]:
+    """What conversions' reports hold, by device, time and kind; how many say something; how many devices ran out."""
+    spec, layout = case.spec, clients.plan.layout
+    assert layout is not None
+    budgets = budgets_of(spec)
+    settings = UserAgentSettings(
+        site_budget=budgets.site,
+        global_budget=budgets.everyone,
+        impression_site_quota=budgets.impressions,
+        histogram_size=1000,
+        conversion_sites=1000,
+        activation_seconds=None,
+    )
+    events: dict[int, list[Any]] = {}
+    for view in sorted(case.views, key=lambda v: (v[1], v[2:4], v[5], v[4])):
+        events.setdefault(view[0], []).append((view[1], 0, view))
+    buyers = sorted({sale[0] for sale in case.sales}, key=lambda user: user)
+    order = {user: i for i, user in enumerate(buyers)}
+    for sale in case.sales:
+        events.setdefault(sale[0], []).append((sale[1], 1, sale))
+    told: dict[Any, Report] = {}
+    whole, exhausted, hours = 0, 0, _hours(len(buyers))
+    for user in buyers:
+        agent = UserAgent(settings, Random(0))
+        agent._epoch_start = float(hours[order[user]] * 3600)
+        mine = sorted(events[user], key=lambda e: (e[0], e[1], _place(case, e[2]) if e[1] else ()))
+        for at, is_sale, row in mine:
+            if not is_sale:
+                _, _, campaign, place, page, brand = row
+                sites = [f"{brand}.shop"] if "brands" in case.wishes else ()
+                for options in clients.saved_impressions({"campaign": campaign, "place": place}, at, sites):
+                    agent.save_impression(options, page, at)
+                continue
+            _, _, day, shop, brand = row
+            event = {"day": day} if "day" in case.wishes else {}
+            event |= {"campaign": shop} if "own" in case.wishes else {}
+            site = shop if case.wishes & {"shops", "own"} else "the.shop"
+            report = []
+            for call in clients.report_calls(event):
+                histogram = agent.measure_conversion(
+                    call.options, f"{brand}.shop" if "brands" in case.wishes else site, at
+                )
+                kind = call.task.rpartition("-v")[0].rpartition("/")[2]
+                report += [(kind, i, part) for i, part in enumerate(histogram) if part]
+            key = (user, at, _place(case, row))
+            told.setdefault(key, ())
+            whole += bool(report)
+            told[key] = tuple(sorted((*told[key], *report)))
+        left = [*agent.ledgers.site.values(), *agent.ledgers.everyone.values(), *agent.ledgers.impression_site.values()]
+        spend = round(spec.epsilon * 1e6)
+        exhausted += any(each < spend for each in left)
+    return told, whole, exhausted, len(buyers)
+
+
+def _place(case: Case, sale: Any) -> Any:
+    _, _, day, shop, brand = sale
+    return (
+        *([day] if "day" in case.wishes else []),
+        *([brand] if "brands" in case.wishes else []),
+        *([shop] if case.wishes & {"shops", "own"} else []),
+    )
+
+
+def by_conversion(case: Case, clients: W3cClients, devices: Any) -> dict[Any, Report]:
+    """The same of the pass."""
+    spec, plan, depth = case.spec, clients.plan, len(case.spec.levels)
+    own = "own" in case.wishes
+    rows = [kinds_of(plan, root) for root in (devices.kinds.column("site").to_pylist() if own else [""])]
+    tick = 10**6 if spec.api.scheme == "B" else 0  # type: ignore[union-attr]
+    done = walked(spec, devices, rows, depth, tick)
+    is_sale = devices.moment & 1 == 1
+    device = np.repeat(np.arange(len(devices.start) - 1), np.diff(devices.start))[is_sale]
+    buyers = sorted({sale[0] for sale in case.sales})
+    views, kinds = devices.views.to_pylist(), devices.kinds.to_pylist()
+    layout = plan.layout
+    assert layout is not None
+    found: dict[Any, Report] = {}
+    for c, (d, moment) in enumerate(zip(device.tolist(), devices.moment[is_sale].tolist(), strict=True)):
+        kind = kinds[done.kind[c]]
+        names = [f"unknown_{i}" for i in range(len(spec.unknown))] + ["key_1"] * ("brands" in case.wishes)
+        names += ["site"] * bool(case.wishes & {"shops", "own"})
+        key = (buyers[d], moment // 2 // 10**6, tuple(kind[name] for name in names))
+        report = Counter[tuple[str, int]]()
+        row = rows[done.kind[c] if own else 0]
+        for each in row:
+            for level, credit in zip(each.levels, each.credit, strict=True):
+                if done.given[level, c] < 0:
+                    continue
+                lands = int(done.lands[level, c])
+                view = views[done.given[level, c]]
+                path = tuple(view[f"known_{i}"] for i in range(min(lands + 1, len(spec.known))))
+                space = " ".join(
+                    (
+                        *([kind["site"]] if own else []),
+                        "all" if spec.api.scheme != "A" else spec.levels[min(lands, len(spec.known) - 1)],
+                    )
+                )  # type: ignore[union-attr]
+                amount = credit if len(each.levels) > 1 or each.value > 1 else 1
+                report[each.name, layout.spaces[space].index(path)] += amount
+        told = tuple(sorted((*found.get(key, ()), *((name, i, part) for (name, i), part in report.items()))))
+        found[key] = told
+    return found
+
+
+@pytest.mark.parametrize("scheme", first_of("BAC"))
+def test_run_tells_what_is_lost_at_each_level(scheme: str, tmp_path: Path) -> None:
+    case = Case(f"{scheme} day shops pages tight", devices=400)
+    case.write(tmp_path)
+    done = run(case.spec, str(tmp_path), rng=np.random.default_rng(0))
+    counts = done.counts
+    eligible = counts.conversions + sum(counts.table.column("conversions_beyond").to_pylist())
+    assert counts.reported is not None
+    assert eligible == counts.conversions + sum(counts.reported.lost.values())
+    assert done.truth["count"][done.tree.level == 0].sum() == eligible
+    assert {loss.level for loss in done.losses} <= set(case.spec.levels)
+    for loss in done.losses:
+        assert loss.conversions == eligible
+        if scheme != "B":  # where two views of one second are mixed
+            assert sum(loss.lost.values()) == pytest.approx(sum(counts.reported.lost.values()), abs=3)
+    assert len(counts.reported.lost) > 1
+    assert "Lost to budgets" in done.page()

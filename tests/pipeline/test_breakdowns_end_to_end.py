@@ -1,0 +1,142 @@
+"""Several breakdowns through the API: one registration for all, browsers, aggregation, and estimates that agree."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from attributary import Spec, api
+from attributary.api.ara.wire.avro import write_reports
+from attributary.browsers import Client, report
+from attributary.logs.count import count
+from attributary.plan.joint import JointPlan
+from support.command import attributary as command
+
+TOML = """
+epsilon = 4
+conversions_per_impression = {most}
+
+[[attribute]]
+name = "campaign"
+
+[[attribute]]
+name = "device"
+
+[[attribute]]
+name = "product"
+unknown = true
+domain = ["shoes", "hats"]
+
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["1", "2", "3"]
+{measures}
+[[breakdown]]
+attributes = ["campaign", "day"]
+
+[[breakdown]]
+attributes = ["device"]
+
+[[breakdown]]
+attributes = ["device", "product"]
+name = "what they bought"
+
+[logs]
+impressions = "impressions.parquet"
+conversions = "conversions.parquet"
+user = "user"
+time = "time"
+"""
+REVENUE = """
+[[measure]]
+name = "count"
+
+[[measure]]
+name = "revenue"
+clip = 50
+"""
+NEWS, ADS, SHOP = "https://news.example", "https://ads.example", "https://shop.example"
+
+
+@pytest.mark.parametrize(("most", "measures"), [(1, ""), (2, ""), (1, REVENUE)])
+def test_without_noise_all_breakdowns_are_the_counts_of_sql(most: int, measures: str, tmp_path: Path) -> None:
+    """Values are rounded to whole contributions by chance."""
+    rng, users = np.random.default_rng(3), 900
+    seen = {
+        "user": np.arange(users),
+        "time": np.full(users, 1_700_000_000),
+        "campaign": rng.choice(["a", "b"], users),
+        "device": rng.choice(["phone", "desk", "tv"], users),
+    }
+    rows = np.repeat(np.flatnonzero(rng.random(users) < 0.6), 2)  # two conversions each
+    done = {
+        "user": rows,
+        "time": 1_700_000_000 + np.tile([3_600, 7_200], len(rows) // 2),
+        "product": rng.choice(["shoes", "hats"], len(rows)),
+        "day": rng.choice(["1", "2", "3"], len(rows)),
+        "revenue": rng.choice([10.0, 50.0], len(rows)),
+    }
+    for name, columns in (("impressions", seen), ("conversions", done)):
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    (tmp_path / "spec.toml").write_text(TOML.format(most=most, measures=measures))
+    spec = Spec.load(str(tmp_path / "spec.toml"))
+    counts = count(spec, str(tmp_path))
+    pq.write_table(counts.table, tmp_path / "counts.parquet")
+
+    plan = tmp_path / "plan.json"
+    command("plan", tmp_path / "spec.toml", "--prior", tmp_path / "counts.parquet", "-o", plan)
+    command("keys", plan, "--impressions", tmp_path / "impressions.parquet", "-o", tmp_path / "keys", "-q")
+    command("keys", plan, "--impressions", tmp_path / "counts.parquet", "-o", tmp_path / "same", "-q")
+    ready = api.clients(JointPlan.load(str(plan)))
+    assert not ready.changed
+    sent: list[Any] = []
+    for u in range(users):
+        browser = Client(rng=Random(u))
+        source = ready.impression({n: str(seen[n][u]) for n in ("campaign", "device")}, destination=SHOP).lines[0]
+        made = browser.source(source.split(": ", 1)[1], page=NEWS, reporter=ADS, time=1_700_000_000_000)
+        assert made.outcome == "source-success" and not made.parsed.warnings, made
+        assert len(json.loads(source.split(": ", 1)[1])["aggregation_keys"]) <= 20
+        for row in np.flatnonzero(rows == u):
+            values = {n: done[n][row] if n == "revenue" else str(done[n][row]) for n in ready.asks}
+            header = ready.conversion(values).lines[0].split(": ", 1)[1]
+            browser.trigger(header, page=SHOP, reporter=ADS, time=int(done["time"][row]) * 1000)
+        sent += browser.sent()
+    write_reports(str(tmp_path / "reports.avro"), [report(each, None, "1") for each in sent])
+    summary = tmp_path / "keys" / "summary.avro"
+    domain = ["--domain", tmp_path / "keys" / "domain.avro"]
+    command("aggregate", plan, tmp_path / "reports.avro", *domain, "--no-noise", "-o", summary)
+    told = command("denoise", plan, summary, "-o", tmp_path / "estimates.parquet")
+    assert "what they bought" in told.stderr
+
+    found = pq.read_table(tmp_path / "estimates.parquet")
+    for name, run in zip(spec.called, counts.breakdowns, strict=True):
+        for measure in ("conversions", "revenue") if measures else ("conversions",):
+            rows_of = found.filter(pc.equal(found.column("breakdown").cast("string"), name))
+            if measures:
+                wanted = "count" if measure == "conversions" else measure
+                rows_of = rows_of.filter(pc.equal(rows_of.column("measure").cast("string"), wanted))
+            leaves = rows_of.filter(pc.equal(rows_of.column("level"), pc.max(rows_of.column("level"))))
+            names = [a for a in run.table.column_names if a in leaves.column_names and a != "impressions"]
+            by = {tuple(r[a] for a in names): r["estimate"] for r in leaves.to_pylist()}
+            expected = {tuple(r[a] for a in names): r[measure] for r in run.table.to_pylist()}
+            assert by == pytest.approx(expected, rel=1e-4 if measure == "revenue" else 1e-9, abs=1e-6)
+            assert sum(by.values()) > 100
+
+
+def test_too_many_keys_and_other_options_are_refused(tmp_path: Path) -> None:
+    attributes = "".join(f'[[attribute]]\nname = "a{i}"\n' for i in range(21))
+    asked = "".join(f'[[breakdown]]\nattributes = ["a{i}"]\n' for i in range(21))
+    (tmp_path / "spec.toml").write_text(f"epsilon = 1\n{attributes}{asked}")
+    pq.write_table(pa.table({f"a{i}": ["x", "y"] for i in range(21)}), tmp_path / "tree.parquet")
+    plan = tmp_path / "plan.json"
+    told = command("plan", tmp_path / "spec.toml", "--tree", tmp_path / "tree.parquet", "-o", plan).output
+    assert "a source has at most 20" in told
+    assert "at most 20 keys" in command("keys", plan, code=2).output
+    assert "one tree" in command("plan", tmp_path / "spec.toml", "--share", "a1=0.5", code=2).output
