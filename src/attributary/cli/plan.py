@@ -108,7 +108,7 @@ def plan(
     asks = Spec.load(spec)
     if asks.breakdowns is not None:
         given = {"--target": target, "--share": share, "--keep": keep, "--what-if": what_if, "--last": last}
-        _plan_breakdowns(asks, [prior_path, tree_path, output], protected, method, given, quiet, options)
+        _plan_breakdowns(asks, [prior, tree_path, output], protected, method, given, quiet, options)
         return
     first = asks.levels[0]
     errors = _by_level(target, _error, f"--target takes a level and an error, as in {first}=5%")
@@ -164,7 +164,7 @@ def _plan_breakdowns(
     options: dict[str, Any],
 ) -> None:
     """Plans a spec of several breakdowns; `paths` are of the prior, the tree and the output."""
-    from attributary.cli.print_plan import print_joint_plan
+    from attributary.cli.print_results import print_joint_plan
     from attributary.cli.printing import say, warn_first
     from attributary.cli.progress import stages
     from attributary.errors import InputError
