@@ -36,6 +36,7 @@ from attributary.tree import Tree
 from attributary.types import Bools, Floats
 
 NODE = ("node", "parent", "level")
+USUAL = 0.95  # confidence
 
 
 class Column(NamedTuple):
@@ -86,11 +87,8 @@ RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impr
 LARGEST = "largest"  # in the metadata: the most that one conversion adds, by measure
 IMPRESSIONS = "impressions"  # of each node, where they are known; they are not private
 
-USUAL = 0.95  # confidence
 ROUNDED = 0.01  # by which an interval may differ, since it was written with few digits
-OFF = 0.02  # of a standard deviation: estimates of a whole family add up
 ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
-MANY = 100  # values of a column that are no measures any more
 FALSE_ALARMS = 0.05  # the chance that noise alone makes any correction of a table implausible
 Z_FINE = 3.0  # the fit is fine up to here
 
@@ -126,6 +124,23 @@ class About:
     estimated: bool | None = None  # whether the noise level was estimated from the figures themselves
     earlier: bool | None = None  # whether the prior has an earlier period, or is learned from these figures alone
     beside: str = ""  # what other breakdown had a part in the estimates, such as month
+
+    @classmethod
+    def of(cls, est: Estimate, confidence: float = USUAL) -> "About":
+        """What is known about an estimate in memory."""
+        shape = est.measurements.shape if isinstance(est.measurements.shape, str) else None
+        earlier = None
+        if isinstance(est, Prediction):
+            learned = est.prior.share is not None or est.zero is not None
+            earlier = est.prior.new is not None or not learned
+        return About(
+            not_private=est.not_private,
+            confidence=confidence,
+            shape=shape,
+            estimated=est.measurements.freedom is not None,
+            earlier=earlier,
+            beside=est.beside,
+        )
 
 
 def about(metadata: Mapping[bytes, bytes] | None) -> About:
@@ -167,17 +182,7 @@ class Estimates(About):
     @classmethod
     def of(cls, est: Estimate, confidence: float = USUAL) -> "Estimates":
         """An estimate in memory, as reading its table would give it."""
-        shape = est.measurements.shape if isinstance(est.measurements.shape, str) else None
-        estimated, earlier = est.measurements.freedom is not None, uses_earlier(est)
-        known = About(
-            not_private=est.not_private,
-            confidence=confidence,
-            shape=shape,
-            estimated=estimated,
-            earlier=earlier,
-            beside=est.beside,
-        )
-        return cls.from_columns(est.tree, figures_of(est, confidence), known, made=est)
+        return cls.from_columns(est.tree, figures_of(est, confidence), About.of(est, confidence), made=est)
 
     @classmethod
     def from_columns(cls, tree: Tree, columns: Mapping[str, Any], known: About, **more: Any) -> "Estimates":
@@ -297,14 +302,6 @@ class Estimates(About):
         return made if self.confidence is None else noted(made, confidence=self.confidence)
 
 
-def uses_earlier(est: Estimate) -> bool | None:
-    """Whether an earlier period has a part in an estimate; None without a prior."""
-    if not isinstance(est, Prediction):
-        return None
-    learned = est.prior.share is not None or est.zero is not None
-    return est.prior.new is not None or not learned
-
-
 # Writing.
 
 
@@ -354,13 +351,12 @@ def with_columns(table: Any, columns: dict[str, Any]) -> Any:
 
 def with_metadata(table: Any, est: Estimate, confidence: float) -> Any:
     """The table with what its columns do not say (`About`)."""
-    shapes = est.measurements.shape
-    notes = {"shape": shapes if isinstance(shapes, str) else ",".join(shapes), "confidence": confidence}
-    notes["noise"] = "stated" if est.measurements.freedom is None else "estimated"
-    earlier = uses_earlier(est)
-    notes |= {} if earlier is None else {"prior": "earlier" if earlier else "today"}
-    notes |= {BESIDE.decode(): est.beside} if est.beside else {}
-    return mark(noted(table, **notes), est.not_private)
+    about, shapes = About.of(est, confidence), est.measurements.shape
+    notes = {"shape": about.shape or ",".join(shapes), "confidence": confidence}
+    notes["noise"] = "estimated" if about.estimated else "stated"
+    notes |= {} if about.earlier is None else {"prior": "earlier" if about.earlier else "today"}
+    notes |= {BESIDE.decode(): about.beside} if about.beside else {}
+    return mark(noted(table, **notes), about.not_private)
 
 
 def noted(table: Any, **notes: object) -> Any:
@@ -473,13 +469,13 @@ def suspects(est: Estimates, implausible: Bools, most: int) -> tuple[int, list[S
     _, one_of_each = np.unique(tree.parent[beyond[leaf]], return_index=True)
     nodes = np.concatenate([beyond[~leaf], beyond[leaf][one_of_each]])
     order = np.lexsort((tree.level[nodes], -np.round(size[nodes], 6)))
-    return len(nodes), [_suspect(est, tree, int(v)) for v in nodes[order[:most]]]
-
-
-def _suspect(est: Estimates, tree: Tree, node: int) -> Suspect:
-    name, nodes = tree.name(node), np.array([node])
-    if tree.is_leaf[node]:
-        nodes = np.flatnonzero((tree.parent == tree.parent[node]) & tree.is_leaf & est.measured)
-        if len(nodes) > 1:
-            name = f"the {len(nodes):,} leaves of {tree.name(int(tree.parent[node]))} together"
-    return Suspect(name, float(est.noisy[nodes].sum()), float(est.blue[nodes].sum()), float(est.correction[node]))
+    worst = []
+    for node in nodes[order[:most]].tolist():
+        name, alike = tree.name(node), np.array([node])
+        if tree.is_leaf[node]:
+            alike = np.flatnonzero((tree.parent == tree.parent[node]) & tree.is_leaf & est.measured)
+            if len(alike) > 1:
+                name = f"the {len(alike):,} leaves of {tree.name(int(tree.parent[node]))} together"
+        figures = (est.noisy[alike].sum(), est.blue[alike].sum(), est.correction[node])
+        worst.append(Suspect(name, *map(float, figures)))
+    return len(nodes), worst

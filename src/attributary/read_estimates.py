@@ -234,7 +234,10 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
         if ours and levels is None:
             levels = label_columns(names)
             if not levels:
-                return _by_parents(table, path)
+                node, parent = (floats(table, name, path) for name in ("node", "parent"))
+                if not (node == np.arange(len(node))).all() or not (parent == np.round(parent)).all():
+                    raise InputError(f"{shown(path)}: nodes are numbered 0, 1, 2 … in the order of their rows")
+                return Tree.from_parents(parent.astype(np.int64))
         levels = levels or stated_levels(table)
         if levels is None:
             return _by_place(table, path)
@@ -260,13 +263,6 @@ def _by_place(table: Any, path: str) -> Tree:
     except ValueError:
         pass
     raise InputError(f"{shown(path)} does not say which columns name a node; give them with `levels`, top to bottom")
-
-
-def _by_parents(table: Any, path: str) -> Tree:
-    node, parent = (floats(table, name, path) for name in ("node", "parent"))
-    if not (node == np.arange(len(node))).all() or not (parent == np.round(parent)).all():
-        raise InputError(f"{shown(path)}: nodes are numbered 0, 1, 2 … in the order of their rows")
-    return Tree.from_parents(parent.astype(np.int64))
 
 
 def _labels(table: Any, levels: list[str], path: str) -> Any:

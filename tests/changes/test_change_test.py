@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from attributary.changes.change_test import TESTS, Difference, PeriodFigures, adjusted, chance_of, sum_excess, tails
+from attributary.changes.what_changed import TESTS, Difference, PeriodFigures, adjusted, chance_of, sum_excess, tails
 from attributary.denoising.quantile import level_of
 from support.effort import first_of
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attributary import Tree, compare, denoise, periods
-from attributary.changes.period_files import period_files
-from attributary.changes.period_order import in_order
+from attributary.changes.period_files import in_order, period_files
 from attributary.errors import InputError
 from attributary.report import series_page
 from attributary.tables import write_table

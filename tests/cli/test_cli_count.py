@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from attributary.cli import progress
-from attributary.cli.print_counts import print_counts
+from attributary.cli.print_results import print_counts
 from attributary.logs import count
 from attributary.logs.counts import Counts
 from attributary.logs.log_columns import OutsideDomain

@@ -415,9 +415,9 @@ def test_interrupted_after_a_file_was_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text(SMALL)
     code = """
 import os, signal, sys
-from attributary.cli import main, print_estimates
+from attributary.cli import main, print_results
 def late(*args): os.kill(os.getpid(), signal.SIGINT)
-print_estimates.print_estimates = late
+print_results.print_estimates = late
 main(sys.argv[1:])
 """
     args = [sys.executable, "-c", code, "denoise", "--table", "in.csv", *ARGS, "-o", "out.csv"]

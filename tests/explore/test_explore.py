@@ -374,7 +374,7 @@ def edited(**columns: Any) -> pa.Table:
         (edited(low=[None, 1.0, 1.0]), "low is a number, the estimate at most; node 0 has none"),
         (edited().drop_columns("day"), "3 levels, but 2 columns"),
         (edited().slice(0, 0), "no rows of level 0"),
-        (edited().drop_columns("high"), "no columns high"),
+        (edited().drop_columns("high"), "estimates have the columns estimate, variance, low, high"),
         (pa.table({"campaign": ["x"], "conversions": [3]}), "holds true counts"),
     ],
 )

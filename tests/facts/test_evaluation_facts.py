@@ -12,7 +12,7 @@ import pytest
 from attributary.cli.printing import plain
 from attributary.evaluate.comparison import Evaluation
 from attributary.facts.evaluation import read_evaluation, shown
-from attributary.report.evaluation_curves import curves
+from attributary.report.curves import curves
 from attributary.tables import read_table
 from support.command import attributary
 

@@ -409,7 +409,7 @@ def test_the_page_of_a_run_neither_denoises_nor_validates_again(tmp_path: Path) 
     assert entered == []
 
 
-RENDERERS = ("cli/print_plan.py", "cli/print_estimates.py", "cli/print_errors.py", "cli/print_counts.py")
+RENDERERS = ("cli/print_results.py", "cli/printing.py")
 
 
 def test_no_renderer_computes() -> None:

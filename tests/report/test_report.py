@@ -33,7 +33,7 @@ from attributary.read_estimates import read_estimates
 from attributary.report import ReportInputs, page, read, to_file
 from attributary.report.chart import NARROW, WIDE
 from attributary.report.charts import counts_chart, spans
-from attributary.report.evaluation_curves import curves
+from attributary.report.curves import curves
 from attributary.report.page_data import cut, pack
 from attributary.tables import write_table
 from attributary.tables.table_columns import SEEDED

@@ -4,8 +4,7 @@
 >>> attributary.periods("weeks").steps[-1].changed
 """
 
-from attributary.changes.change_test import TESTS
 from attributary.changes.series import Series, compare, periods
-from attributary.changes.what_changed import Changes
+from attributary.changes.what_changed import TESTS, Changes
 
 __all__ = ["TESTS", "Changes", "Series", "compare", "periods"]

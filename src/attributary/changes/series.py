@@ -9,10 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess, with_chance
-from attributary.changes.period_files import ASSUMED, pair_names, period_files, table_of_period
-from attributary.changes.period_order import PeriodOrder, in_order
-from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval, reach
+from attributary.changes.period_files import ASSUMED, PeriodOrder, in_order, pair_names, period_files, table_of_period
+from attributary.changes.what_changed import (
+    TESTS,
+    Changes,
+    PeriodFigures,
+    SeriesPeriod,
+    WithInterval,
+    reach,
+    sum_excess,
+    with_chance,
+)
 from attributary.denoising import Estimate
 from attributary.denoising.total import subtree_variance
 from attributary.errors import InputError
@@ -169,7 +176,10 @@ def periods(
     if (other := next(((name, m) for name, m, *_ in read if m != read[0][1]), None)) is not None:
         has = [f"{name} has {m or 'one without a name'}" for name, m in (read[0][:2], other)]
         raise InputError(f"only tables of the same measures are compared; {', '.join(has)}")
-    _refuse_other_figures({name: est.figure for name, _, est, _ in read})
+    figures = {est.figure.casefold(): f"{name} has {est.figure}" for name, _, est, _ in read if est.figure}
+    if len(figures) > 1 and not in_order(list(figures), ASSUMED).known:  # visits_2025 and visits_2026 are of one kind
+        both = ", ".join(list(figures.values())[:2])
+        raise InputError(f"periods have the same figures; {both}: give tables of one, or rename the column")
     named, figure = read[0][1] or COUNT, read[-1][2].figure
     if test is not None and test not in TESTS:
         raise InputError(f"a test is one of {', '.join(TESTS)}; got {test!r:.40}")
@@ -185,7 +195,13 @@ def periods(
     called = named if named != COUNT else figure
     test, with_units, chance = with_chance([period.figures for period in made], test, called, largest)
     made = tuple(period._replace(figures=figures) for period, figures in zip(made, with_units, strict=True))
-    _refuse_twice(made if whole is None else ())
+    seen: dict[str, str] = {}
+    for period in made if whole is None else ():
+        noisy = np.nansum(period.figures.variance) > 0  # only noise tells
+        if noisy and (other_name := seen.setdefault(period.fingerprint, period.name)) != period.name:
+            raise InputError(
+                f"{other_name} and {period.name} hold the same noisy figures; reports count once: remove one of them"
+            )
     return Series(tree, made, named, test, false_discoveries, proven, confidence, figure, whole, order_words, chance)
 
 
@@ -242,22 +258,6 @@ def _order(said: dict[str, dict[str, str]]) -> PeriodOrder:
         if len(labels) == len(said) > 1 and (told := in_order(list(labels), ASSUMED, column)).dated:
             return PeriodOrder([labels[label] for label in told.names], f"by {column}")
     return order
-
-
-def _refuse_other_figures(figures: dict[str, str]) -> None:
-    named = {figure.casefold(): name for name, figure in figures.items() if figure}
-    if len(named) > 1 and not in_order(list(named), ASSUMED).known:  # visits_2025 and visits_2026 are of one kind
-        one, two = (f"{name} has {figures[name]}" for name in list(named.values())[:2])
-        raise InputError(f"periods have the same figures; {one}, {two}: give tables of one, or rename the column")
-
-
-def _refuse_twice(periods: tuple[SeriesPeriod, ...]) -> None:
-    seen: dict[str, str] = {}
-    for period in (each for each in periods if np.nansum(each.figures.variance) > 0):  # only noise tells
-        if (other := seen.setdefault(period.fingerprint, period.name)) != period.name:
-            raise InputError(
-                f"{other} and {period.name} hold the same noisy figures, and reports count once; remove one of them"
-            )
 
 
 def _union(named: list[tuple[str, Estimates]]) -> Tree:

@@ -2,15 +2,20 @@
 
 import os
 import re
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import MOST_AT_ONCE
-from attributary.errors import InputError
+from attributary.cli.options import MOST_AT_ONCE, flag, noise_seed, option, quiet
+from attributary.cli.printing import muted, say
+from attributary.cli.progress import stages
+from attributary.cli.reading import refuse_inputs
+from attributary.cli.summary_file import fact, stage_rows
+from attributary.errors import InputError, one_line
 
 if TYPE_CHECKING:
-    from attributary.api.attribution_api import Aggregation, Tally
+    from attributary.api.attribution_api import Aggregation
     from attributary.plan import JointPlan, Plan
 
 DAY = 86_400  # seconds
@@ -39,115 +44,55 @@ NOT PRIVATE and spend no budget. More: docs/aggregate.md
 
 @click.command(help=ABOUT, short_help="Sum reports into a summary report, as a local aggregation service.")
 @click.argument("files", metavar="[PLAN] REPORTS...", nargs=-1, required=True)
-@click.option(
-    "--domain", metavar="FILE", required=True, multiple=True, help="The keys to query (Avro); may be repeated."
-)
-@click.option("-o", "--output", metavar="FILE", required=True, help="The summary report to write (.avro or .json).")
-@click.option(
-    "--key",
-    "key_files",
-    metavar="FILE",
+@option("--domain FILE", "The keys to query (Avro); may be repeated.", required=True, multiple=True)
+@option("-o --output FILE", "The summary report to write (.avro or .json).", required=True)
+@option(
+    "--key FILE",
+    "The private key, if reports are encrypted; of several, or of a folder, key_id chooses.",
+    "private_keys",
     multiple=True,
-    help="The private key, if reports are encrypted; of several, or of a folder, key_id chooses.",
 )
-@click.option("--epsilon", type=float, help="Another ε than the plan's, above 0 and up to 64.")
-@click.option(
-    "--l1", type=click.IntRange(1, 2**32 - 1), help="Without a plan, with --epsilon: the L1 of a report, as in 65536."
+@option("--epsilon", "Another ε than the plan's, above 0 and up to 64.", type=float)
+@option("--l1", "Without a plan, with --epsilon: the L1 of a report, as in 65536.", type=click.IntRange(1, 2**32 - 1))
+@option("--filtering-ids N,N", "Filtering ids whose contributions count.", default="0")
+@option(
+    "--ledger FILE",
+    "Record of what was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
 )
-@click.option(
-    "--filtering-ids", metavar="N,N", default="0", show_default=True, help="Filtering ids whose contributions count."
-)
-@click.option(
-    "--ledger",
-    "ledger_file",
-    metavar="FILE",
-    help="Record of what was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
-)
-@click.option(
-    "--max-errors",
-    "most_errors",
-    metavar="SHARE",
-    default="10%",
-    show_default=True,
-    help="Largest share of unusable reports.",
-)
-@click.option(
-    "--max-age", "since", metavar="TIME", help="Refuse reports that were due longer ago (before today, UTC), as in 90d."
-)
-@click.option(
-    "--reporting-site", metavar="SITE", default="", help="Site whose reports count.  [default: the most frequent]"
-)
-@click.option("--skip-spent", is_flag=True, help="Leave out reports of hours that were queried before, and count them.")
-@click.option("--errors", "errors_file", metavar="FILE", help="Write how many reports have which error (JSON).")
-@click.option("--debug", is_flag=True, help="Count only reports in debug mode; write sums and noise side by side, too.")
-@click.option("--no-noise", is_flag=True, help="Write exact sums, which are NOT private.")
-@click.option("--seed", type=click.IntRange(0), help="Seed of the noise, for tests: NOT private.")
-@click.option(
+@option("--max-errors SHARE", "Largest share of unusable reports.", "most_errors", default="10%")
+@option("--max-age TIME", "Refuse reports that were due longer ago (before today, UTC), as in 90d.", "since")
+@option("--reporting-site SITE", "Site whose reports count.  [default: the most frequent]", default="")
+@flag("--skip-spent", "Leave out reports of hours that were queried before, and count them.")
+@option("--errors FILE", "Write how many reports have which error (JSON).", "errors_file")
+@flag("--debug", "Count only reports in debug mode; write sums and noise side by side, too.")
+@flag("--no-noise", "Write exact sums, which are NOT private.")
+@noise_seed
+@option(
     "--processes",
+    "Processes used for reading reports.  [default: one per processor]",
     type=click.IntRange(1, MOST_AT_ONCE),
-    help="Processes used for reading reports.  [default: one per processor]",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings and new ledgers.")
+@quiet("Print nothing but privacy warnings and new ledgers.")
 def aggregate(
-    *,
-    files: tuple[str, ...],
-    domain: tuple[str, ...],
-    output: str,
-    key_files: tuple[str, ...],
-    epsilon: float | None,
-    l1: int | None,
-    filtering_ids: str,
-    ledger_file: str | None,
-    most_errors: str,
-    since: str | None,
-    skip_spent: bool,
-    reporting_site: str,
-    errors_file: str | None,
-    debug: bool,
-    no_noise: bool,
-    seed: int | None,
-    processes: int | None,
-    quiet: bool,
+    *, files: tuple[str, ...], domain: tuple[str, ...], output: str, ledger: str | None, quiet: bool, **how: Any
 ) -> None:
-    import time
 
     from attributary import api
-    from attributary.cli.printing import say
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import refuse_inputs
-    from attributary.cli.summary_file import stage_rows
 
-    plan, reports = _plan(files, epsilon, l1)
-    beside = os.path.splitext(output)[0] + ".debug.avro" if debug else None
-    read = [*files, *domain, *key_files]
-    refuse_inputs([output, beside], [*read, ledger_file])
-    refuse_inputs([errors_file], [*read, ledger_file], "--errors")
-    if not (quiet or debug or no_noise or seed is not None or (plan and plan.breakdowns[0].keys)):
+    plan, reports = _plan(files, how["epsilon"], how["l1"])
+    beside = os.path.splitext(output)[0] + ".debug.avro" if how["debug"] else None
+    read = [*files, *domain, *how["private_keys"], ledger]
+    refuse_inputs([output, beside], read)
+    refuse_inputs([how["errors_file"]], read, "--errors")
+    not_private = how["debug"] or how["no_noise"] or how["seed"] is not None
+    if not (quiet or not_private or (plan and plan.breakdowns[0].keys)):
         why = "no plan is given" if plan is None else "the plan has no keys"
         say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one is spent all the same")
     now = time.time()
+    how |= {"filtering_ids": _ids(how["filtering_ids"]), "most_errors": _share(how["most_errors"])}
+    how |= {"since": 0 if how["since"] is None else _since(how["since"], now)}
     with stages(not quiet) as stage:
-        done = api.aggregate(
-            plan,
-            reports,
-            domain,
-            ledger_file,
-            output=output,
-            epsilon=epsilon,
-            l1=l1,
-            private_keys=key_files,
-            filtering_ids=_ids(filtering_ids),
-            most_errors=_share(most_errors),
-            errors_file=errors_file,
-            reporting_site=reporting_site,
-            since=0 if since is None else _since(since, now),
-            skip_spent=skip_spent,
-            debug=debug,
-            no_noise=no_noise,
-            seed=seed,
-            processes=processes,
-            progress=stage,
-        )
+        done = api.aggregate(plan, reports, domain, ledger, output=output, progress=stage, **how)
     stage_rows("adding up", done.tally.reports)
     _print(done, now, quiet)
 
@@ -200,51 +145,34 @@ def _since(text: str, now: float) -> int:
 
 def _print(done: "Aggregation", now: float, quiet: bool) -> None:
     """Prints what became of the reports; if quiet, only what is new or not private."""
-    from attributary.cli.printing import muted, say
-    from attributary.cli.summary_file import fact
-    from attributary.errors import one_line
-
     t, output = done.tally, done.output
-    fact("answered", done.answered)
+    fact(answered=done.answered)
     if done.answered:
         if not quiet:
             restored = "; restored from a copy of that answer" if done.restored else ""
             say(f"{output}: already answered at {done.answered}; nothing was drawn or spent{restored}")
         return
-    lines = [f"{output}: {done.noise}"] if (quiet or muted()) and done.not_private else []
-    lines += [f"{done.ledger}: a new ledger, which knows of no earlier query"] if done.new_ledger else []
-    lines += [f"{done.debug_output}: NOT PRIVATE: exact sums and noise side by side"] if done.debug_output else []
-    for line in lines:
+    always = [f"{output}: {done.noise}"] if (quiet or muted()) and done.not_private else []
+    always += [f"{done.ledger}: a new ledger, which knows of no earlier query"] if done.new_ledger else []
+    always += [f"{done.debug_output}: NOT PRIVATE: exact sums and noise side by side"] if done.debug_output else []
+    for line in always:
         say(one_line(line), always=True)
-    fact("keys", len(done.keys))
-    fact("noise", done.noise)
-    fact("not_private", done.not_private)
-    fact("tally", t)
-    fact("faults", done.faults)
-    fact("ledger", done.ledger)
-    fact("shared_ids_spent", done.shared_ids if done.ledger else 0)
-    if not quiet:
-        for line in (
-            f"{output}: {len(done.keys):,} keys, {done.noise}",
-            f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} refused",
-            *([f"  {t.skipped:,} left out, of hours that were queried before"] if t.skipped else []),
-            *(f"  {number:,} {name}" for name, number in t.categories.items()),
-            *(f"  {fault}" for fault in done.faults),
-            *([f"  … and {t.faulty - len(done.faults):,} more"] if t.faulty > len(done.faults) else []),
-            *_age(t.oldest, now),
-            *([_contributions(t)] if done.not_private else []),
-            f"{done.ledger}: {done.shared_ids:,} shared ids spent" if done.ledger else "nothing was spent",
-        ):
-            say(one_line(line))
-
-
-def _contributions(t: "Tally") -> str:
-    told = f"{t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids"
-    return f"contributions: {told}, {t.outside:,} with keys outside the domain"
-
-
-def _age(oldest: int | None, now: float) -> list[str]:
-    days = 0 if oldest is None else int((now - oldest) // DAY)
-    if days <= SERVICE_DAYS:
-        return []
-    return [f"the oldest report was due {days:,} days ago; the aggregation service takes {SERVICE_DAYS} (--max-age)"]
+    fact(keys=len(done.keys), noise=done.noise, not_private=done.not_private, tally=t, faults=done.faults)
+    fact(ledger=done.ledger, shared_ids_spent=done.shared_ids if done.ledger else 0)
+    if quiet:
+        return
+    lines = [f"{output}: {len(done.keys):,} keys, {done.noise}"]
+    lines += [f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} refused"]
+    lines += [f"  {t.skipped:,} left out, of hours that were queried before"] if t.skipped else []
+    lines += [f"  {number:,} {name}" for name, number in t.categories.items()]
+    lines += [f"  {fault}" for fault in done.faults]
+    lines += [f"  … and {t.faulty - len(done.faults):,} more"] if t.faulty > len(done.faults) else []
+    if (days := 0 if t.oldest is None else int((now - t.oldest) // DAY)) > SERVICE_DAYS:
+        service = f"the aggregation service takes {SERVICE_DAYS} (--max-age)"
+        lines += [f"the oldest report was due {days:,} days ago; {service}"]
+    if done.not_private:
+        told = f"{t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids"
+        lines += [f"contributions: {told}, {t.outside:,} with keys outside the domain"]
+    lines += [f"{done.ledger}: {done.shared_ids:,} shared ids spent" if done.ledger else "nothing was spent"]
+    for line in lines:
+        say(one_line(line))

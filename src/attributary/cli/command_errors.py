@@ -50,7 +50,10 @@ def end_of(error: BaseException) -> End:
         case click.exceptions.Exit():
             end = End(error.exit_code)
         case KeyboardInterrupt() | click.Abort() | EOFError():
-            end = End(130, f"interrupted; {_what_was_written()}")
+            names = list(dict.fromkeys(written))
+            more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+            said = f"already written: {', '.join(names[:3])}{more}" if names else "nothing was written"
+            end = End(130, f"interrupted; {said}")
         case BrokenPipeError():  # the reader has had enough, as `head` does
             end = End(141)
         case SystemExit() if isinstance(error.__context__, BrokenPipeError):  # so says Rich, of tables
@@ -81,14 +84,6 @@ def bare(message: str) -> str:
 
 BUG = "; set ATTRIBUTARY_DEBUG=1 to see where, and please report it"
 REMEDY = "; make room, or choose another place, and run it again"
-
-
-def _what_was_written() -> str:
-    if not written:
-        return "nothing was written"
-    names = list(dict.fromkeys(written))
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return f"already written: {', '.join(names[:3])}{more}"
 
 
 def _scarce(error: BaseException) -> str:

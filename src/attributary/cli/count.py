@@ -5,7 +5,11 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import engine_options, period_options
+from attributary.cli.options import engine_options, file_output, format_option, option, period_options, quiet
+from attributary.cli.printing import place_of, say
+from attributary.cli.progress import reading_bar
+from attributary.cli.reading import log_paths, refuse_inputs
+from attributary.cli.summary_file import fact, stage_rows
 
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
 
@@ -29,14 +33,12 @@ that they are NOT PRIVATE. More: docs/logs.md
 @click.command(help=ABOUT, short_help="Count the conversions of every leaf in logs.")
 @click.argument("spec", metavar="SPEC")
 @click.argument("logs", metavar="[LOGS]...", nargs=-1)
-@click.option("--conversions", multiple=True, metavar="FILE", help="Conversions to read instead of the spec's.")
+@option("--conversions FILE", "Conversions to read instead of the spec's.", multiple=True)
 @period_options
 @engine_options
-@click.option(
-    "-o", "--output", metavar="FILE", default="-", show_default=True, help="File to write; - is standard output."
-)
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="Output format.  [default: by the file's ending]")
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
+@file_output()
+@format_option(FORMATS)
+@quiet("Print no progress and no messages.")
 def count(
     *,
     spec: str,
@@ -50,11 +52,7 @@ def count(
     quiet: bool,
     **options: Any,
 ) -> None:
-    from attributary.cli.print_counts import print_counts
-    from attributary.cli.printing import say
-    from attributary.cli.progress import reading_bar
-    from attributary.cli.reading import log_paths, refuse_inputs
-    from attributary.cli.summary_file import fact, stage_rows
+    from attributary.cli.print_results import print_counts
     from attributary.logs.count import count, make_engine
     from attributary.logs.log_files import replace_files, rows_in_logs
     from attributary.spec import Spec
@@ -75,6 +73,5 @@ def count(
     write_table(counts.table, output, format_)
     if not quiet:
         print_counts(counts, asks)
-        where = "standard output" if output == "-" else output
-        fact("not_private", TRUE_COUNTS)
-        say(f"{counts.table.num_rows:,} rows written to {where}; {TRUE_COUNTS}")
+        fact(not_private=TRUE_COUNTS)
+        say(f"{counts.table.num_rows:,} rows written to {place_of(output)}; {TRUE_COUNTS}")

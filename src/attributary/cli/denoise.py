@@ -8,7 +8,23 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import amount_options, chosen_estimator, estimator_options, form_options, threads
+from attributary.cli.options import (
+    amount_options,
+    chosen_estimator,
+    estimator_options,
+    file_output,
+    flag,
+    form_options,
+    format_option,
+    option,
+    prior_options,
+    quiet,
+    threads,
+)
+from attributary.cli.printing import say, warn_first
+from attributary.cli.progress import stages
+from attributary.cli.reading import answered, refuse_inputs
+from attributary.errors import InputError
 
 FORMATS = ["csv", "tsv", "xlsx", "parquet", "arrow", "arrows"]
 TREE = "tree.parquet"
@@ -55,39 +71,24 @@ from_prior, the weight of the prior. More: docs/table.md, docs/prior.md, docs/po
 
 @click.command(help=ABOUT, short_help="Turn noisy figures of any tree into the best figures that add up.")
 @click.argument("files", nargs=-1, metavar="[PLAN SUMMARY...]...")
-@click.option(
-    "--tree",
-    metavar="FILE",
+@option(
+    "--tree FILE",
+    "With a summary report: the nodes that were queried; of several reports one for all, or one for each.",
     multiple=True,
-    help="With a summary report: the nodes that were queried; of several reports one for all, or one for each.",
 )
-@click.option(
-    "--table", "path", metavar="FILE", help="CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input."
-)
-@click.option("--levels", metavar="A,B,C", help="Columns that name a node, top to bottom.  [default: recognised]")
+@option("--table FILE", "CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input.", "path")
+@option("--levels A,B,C", "Columns that name a node, top to bottom.  [default: recognised]")
 @amount_options
-@click.option("--noise", metavar="MODEL", help="Noise model with its parameters, as in laplace:scale=3.")
-@click.option("--fill", is_flag=True, help="Add rows for nodes without one, as not measured.")
-@click.option(
-    "--prior",
-    metavar="FILE|DIR",
-    help="Estimates or counts of an earlier period, or a folder of earlier reports, for learned and posterior.",
-)
-@click.option("--protected", is_flag=True, help="The counts in --prior were protected.")
+@option("--noise MODEL", "Noise model with its parameters, as in laplace:scale=3.")
+@flag("--fill", "Add rows for nodes without one, as not measured.")
+@prior_options
 @estimator_options
 @form_options
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    default="-",
-    show_default=True,
-    help="Where to write; - is standard output, as CSV.",
-)
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="Format of the output.  [default: by its ending]")
-@click.option("--prefix", default="", help="Prefix of the names of the added columns.")
+@file_output(about="Where to write; - is standard output, as CSV.")
+@format_option(FORMATS)
+@option("--prefix", "Prefix of the names of the added columns.", default="")
 @threads
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings.")
+@quiet()
 def denoise(
     *,
     files: tuple[str, ...],
@@ -108,10 +109,7 @@ def denoise(
     noise: str | None,
     **of_table: Any,
 ) -> None:
-    from attributary.cli.print_estimates import print_estimates, print_form
-    from attributary.cli.printing import say, warn_first
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import answered, refuse_inputs
+    from attributary.cli.print_results import print_estimates, print_form
     from attributary.denoising.passes import passes_once
     from attributary.pipeline.breakdowns import JointDenoised
     from attributary.pipeline.denoise_table import columns_of_figures, denoise_table
@@ -202,7 +200,6 @@ def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any
 
 def _with_trees(files: Sequence[str], trees: Sequence[str]) -> list[tuple[str, str, str]]:
     """Each summary report with its plan, which is the last one named before it, and with its tree."""
-    from attributary.errors import InputError
     from attributary.file_kind import file_kind
 
     pairs: list[tuple[str, str]] = []
@@ -233,8 +230,6 @@ def _trees_beside(paths: Sequence[str]) -> list[str]:
 
 def _tree_beside(paths: list[str]) -> str:
     """The tree beside one of these files."""
-    from attributary.errors import InputError
-
     there = next((place for place in _trees_beside(paths) if os.path.exists(place)), None)
     if there is None:
         raise InputError(
@@ -246,8 +241,6 @@ def _tree_beside(paths: list[str]) -> str:
 
 def _refuse_mixtures(files: tuple[str, ...], tree: tuple[str, ...], of_table: dict[str, Any]) -> None:
     """Refuses what is neither a table nor a plan with its summary report, and mixtures of both."""
-    from attributary.errors import InputError
-
     options = [name for name, value in of_table.items() if value not in (None, False, (), "")]
     if len(files) == 1:
         if not files[0].endswith((".json", ".avro")):

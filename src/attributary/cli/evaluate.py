@@ -2,13 +2,30 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, grid_options, tried
-from attributary.cli.options import period_options
+from attributary.cli.evaluation_grid import (
+    FORMATS,
+    METHODS,
+    GridCommand,
+    NoiseNames,
+    Numbers,
+    grid_options,
+    resumable,
+    run_grid,
+    tried,
+)
+from attributary.cli.options import file_output, format_option, option, period_options, quiet
+from attributary.cli.printing import place_of, print_tables, say, warn_first
+from attributary.cli.progress import reading_bar
+from attributary.cli.reading import log_paths, make_folder, refuse_inputs
+from attributary.cli.summary_file import fact
+from attributary.errors import InputError
+from attributary.whole_files import save, sole_writer
 
 if TYPE_CHECKING:
     from attributary.evaluate.user_cases import LogPeriods
@@ -37,23 +54,19 @@ several measures, each has its rows, and so have all together; bias is what the 
 
 @click.command(cls=GridCommand, help=ABOUT, short_help="Compare the errors that each method would have had.")
 @click.argument("spec", metavar="SPEC")
-@click.option("--counts", metavar="FILE", help="Table of counts or estimates to use instead of the spec's logs.")
-@click.option("--prior", metavar="FILE", help="Table of counts or estimates of an earlier period.")
+@option("--counts FILE", "Table of counts or estimates to use instead of the spec's logs.")
+@option("--prior FILE", "Table of counts or estimates of an earlier period.")
 @period_options
-@click.option(
-    "--prior-until", metavar="TIME", help="Impressions before this time make the prior; the later ones are measured."
-)
+@option("--prior-until TIME", "Impressions before this time make the prior; the later ones are measured.")
 @tried("--epsilon", "epsilons", Numbers(), "Budgets to try, as in 1,2,4.")
 @tried("--tau", "taus", Numbers(), "Thresholds to try, as in 5,10.")
 @tried("--noise", "noises", NoiseNames(), "Noise models, as in api,unit,gaussian.")
 @grid_options
-@click.option(
-    "-o", "--output", metavar="FILE", default="-", show_default=True, help="File to write; - is standard output."
-)
-@click.option("--figure", metavar="FILE", help="Also draw the errors: a .pdf, .svg or .png file.")
-@click.option("--latex", metavar="FILE", help="Also write the tree errors as LaTeX tables.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="Output format.  [default: by the file's ending]")
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
+@file_output()
+@option("--figure FILE", "Also draw the errors: a .pdf, .svg or .png file.")
+@option("--latex FILE", "Also write the tree errors as LaTeX tables.")
+@format_option(FORMATS)
+@quiet("Print no progress and no messages.")
 def evaluate(
     *,
     spec: str,
@@ -66,7 +79,6 @@ def evaluate(
     taus: tuple[float, ...] | None,
     noises: tuple[str, ...] | None,
     prior_epsilon: float | None,
-    seed: int,
     threads: int | None,
     cache: str | None,
     output: str,
@@ -76,21 +88,13 @@ def evaluate(
     quiet: bool,
     **grid: Any,
 ) -> None:
-    from contextlib import nullcontext
-    from tempfile import TemporaryDirectory
 
-    from attributary.cli.evaluation_grid import resumable, run_grid
-    from attributary.cli.print_errors import print_errors
-    from attributary.cli.printing import say, warn_first
-    from attributary.cli.reading import log_paths, make_folder, refuse_inputs
-    from attributary.cli.summary_file import fact
-    from attributary.errors import InputError
     from attributary.evaluate import user_cases
+    from attributary.facts.evaluation import best_tables, error_tables
     from attributary.logs.log_files import is_generated
     from attributary.spec import Spec
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
-    from attributary.whole_files import save, sole_writer
 
     check_output(output, format_)
     for more in filter(None, (figure, latex)):
@@ -121,13 +125,13 @@ def evaluate(
             noises or (),
             name=os.path.splitext(os.path.basename(counts or spec))[0],
             prior_epsilon=prior_epsilon,
-            seed=seed,
+            seed=grid["seed"],
             generated=generated,
             counts_from=counts or spec,
             before_from=prior or counts or spec,
         )
-        values: dict[str, Any] = {"epsilons": epsilons or (asks.epsilon,), "taus": taus or (asks.tau,)}
-        evaluation = run_grid(cases, kept, not quiet, seed=seed, **values, **grid)
+        grid |= {"epsilons": epsilons or (asks.epsilon,), "taus": taus or (asks.tau,)}
+        evaluation = run_grid(cases, kept, not quiet, **grid)
     table = evaluation.table
     write_table(table, output, format_)
     if figure:
@@ -136,12 +140,10 @@ def evaluate(
         save(evaluation.latex().encode(), latex)
     if not quiet:
         warn_first(cases[0].prior.misfit(cases[0].tree))
-        print_errors(evaluation)
-        fact("rows", table.num_rows)
-        fact("generated", generated)
-        fact("not_private", words_of(table))
-        to = "standard output" if output == "-" else output
-        say(f"{table.num_rows:,} rows written to {to}; {_about_prior(prior_until, prior, cases[0].prior.protected)}")
+        print_tables([*error_tables(evaluation.points), *best_tables(evaluation)])
+        fact(rows=table.num_rows, generated=generated, not_private=words_of(table))
+        made_from = _about_prior(prior_until, prior, cases[0].prior.protected)
+        say(f"{table.num_rows:,} rows written to {place_of(output)}; {made_from}")
         if generated:
             say("the rows were generated" if counts else "the rows of these logs were generated")
 
@@ -164,9 +166,7 @@ def _count_logs(
     quiet: bool,
 ) -> "LogPeriods":
     """The counts of the spec's logs; says what was counted, unless it was counted before."""
-    from attributary.cli.print_counts import print_counts
-    from attributary.cli.printing import say
-    from attributary.cli.progress import reading_bar
+    from attributary.cli.print_results import print_counts
     from attributary.evaluate import log_periods
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.log_files import rows_in_logs

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import MOST_AT_ONCE, NameOf, Option, threads, together
+from attributary.cli.options import MOST_AT_ONCE, NameOf, Option, choice, flag, option, threads, together
 from attributary.cli.printing import say
-from attributary.cli.progress import shows
+from attributary.cli.progress import task_bar
 
 if TYPE_CHECKING:
     from attributary.evaluate import Case
@@ -96,51 +96,47 @@ def _draws(ctx: click.Context, param: click.Parameter, value: int) -> int:
     return value
 
 
-def choice(flag: str, *values: str, help: str) -> Option:
+def first_of(flag: str, *values: str, about: str) -> Option:
     """An option with a few values, the first of them by default."""
-    return click.option(flag, type=click.Choice(values), default=values[0], show_default=True, help=help)
+    return choice(flag, values, about, values[0])
 
 
 def tried(flag: str, to: str, kind: Any, about: str, default: str | None = None) -> Option:
     """An option that takes what to try, as in 1,2,4; by default what the spec says."""
-    about += "" if default else "  [default: the spec's]"
-    return click.option(flag, to, type=kind, default=default, show_default=default is not None, help=about)
+    return option(flag, about + "  [default: the spec's]" * (default is None), to, type=kind, default=default)
 
 
-def several(flag: str, to: str, names: Callable[[], Iterable[str]], about: str, default: str) -> Option:
+def several(flag: str, names: Callable[[], Iterable[str]], about: str, to: str) -> Option:
     """An option that takes names and may be repeated."""
-    about = f"{about}; may be repeated.  [default: {default}]"
-    return click.option(flag, to, multiple=True, type=NameOf(names), metavar="NAME", help=about)
+    return option(f"{flag} NAME", about, to, multiple=True, type=NameOf(names))
 
 
 grid_options = together(
-    several("--method", "methods", _methods, "Split to try, or a whole method", "all"),
-    several("--estimator", "estimators", _estimates, "Estimator to try", "all but the slow ones"),
-    click.option(
+    several("--method", _methods, "Split to try, or a whole method; may be repeated.  [default: all]", "methods"),
+    several(
+        "--estimator",
+        _estimates,
+        "Estimator to try; may be repeated.  [default: all but the slow ones]",
+        "estimators",
+    ),
+    option(
         "--draws",
+        "Number of noise draws; 0 for closed forms only.",
         type=click.IntRange(0, MOST_DRAWS),
         callback=_draws,
         default=50,
-        show_default=True,
-        help="Number of noise draws; 0 for closed forms only.",
     ),
-    choice("--pool", *POOLS, help="Average errors over all nodes of a level, or give each root the same weight."),
-    click.option("--prior-epsilon", type=float, help="Epsilon of the private prior.  [default: 1]"),
-    click.option("--coverage", is_flag=True, help="Add two columns: how many 95 % intervals hold the true count."),
-    click.option(
-        "--seed",
-        type=click.IntRange(0),
-        default=0,
-        show_default=True,
-        help="Seed of the private prior and of the noise draws.",
-    ),
-    click.option(
+    first_of("--pool", *POOLS, about="Average errors over all nodes of a level, or give each root the same weight."),
+    option("--prior-epsilon", "Epsilon of the private prior.  [default: 1]", type=float),
+    flag("--coverage", "Add two columns: how many 95 % intervals hold the true count."),
+    option("--seed", "Seed of the private prior and of the noise draws.", type=click.IntRange(0), default=0),
+    option(
         "--workers",
+        "Number of processes.  [default: one per core if that is faster]",
         type=click.IntRange(1, MOST_AT_ONCE),
-        help="Number of processes.  [default: one per core if that is faster]",
     ),
     threads,
-    click.option("--cache", metavar="DIR", help="Folder for finished results.  [default: beside the output]"),
+    option("--cache DIR", "Folder for finished results.  [default: beside the output]"),
 )
 
 
@@ -161,21 +157,5 @@ def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str,
     from attributary.evaluate import Store, evaluate
 
     store = Store(os.path.join(cache, "finished.jsonl"))
-    with _bar(show) as progress:
+    with task_bar(show) as progress:
         return evaluate(cases, methods or None, zeros=True, store=store, progress=progress, **options)
-
-
-@contextmanager
-def _bar(show: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function to call with the number of tasks that are done and of all; a bar shows it on a terminal."""
-    if not shows(show):
-        yield lambda done, of: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (TextColumn("evaluating"), BarColumn(), TextColumn("{task.completed} of {task.total} splits"))
-    times = (TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, *times, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("tasks", total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)

@@ -5,7 +5,11 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import amount_options, form_options
+from attributary.cli.options import amount_options, flag, form_options, levels_option, option, quiet, tau_option
+from attributary.cli.printing import say
+from attributary.cli.progress import stages
+from attributary.cli.reading import answered
+from attributary.cli.summary_file import current, fact
 
 ABOUT = """Browse estimates of any size, and try out budgets, in the browser.
 
@@ -29,61 +33,43 @@ docs/explore.md
 @click.command(help=ABOUT, short_help="Browse estimates of any size, and try out budgets.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.argument("earlier", metavar="[EARLIER]", required=False)
-@click.option(
-    "--levels", metavar="A,B,C", help="Columns of the hierarchy, top to bottom, if the table does not state them."
-)
-@click.option("--noise", metavar="MODEL", help="Noise of a raw table, as in `denoise --noise`.")
-@click.option("--fill", is_flag=True, help="With a raw table: add nodes without a row, as not measured.")
+@levels_option("if the table does not state them.")
+@option("--noise MODEL", "Noise of a raw table, as in `denoise --noise`.")
+@flag("--fill", "With a raw table: add nodes without a row, as not measured.")
 @amount_options
 @form_options
-@click.option(
-    "--tau", type=float, help="Errors are relative to the count, or to this if larger.  [default: the plan's, 10]"
+@tau_option
+@option("--prior FILE", "With a spec: counts or a report of an earlier period.")
+@flag("--protected", "The counts of --prior were protected.")
+@option(
+    "--port",
+    "Port to listen on.  [default: any free port]",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=False,
 )
-@click.option("--prior", "prior_path", metavar="FILE", help="With a spec: counts or a report of an earlier period.")
-@click.option("--protected", is_flag=True, help="The counts of --prior were protected.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on.  [default: any free port]")
-@click.option("--no-browser", is_flag=True, help="Print the address only; do not open a browser.")
-@click.option("--memory", metavar="SIZE", help="DuckDB's memory limit, as in 4GB.  [default: most of this machine's]")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but the address.")
-def explore(
-    *,
-    file: str | None,
-    earlier: str | None,
-    levels: str | None,
-    tau: float | None,
-    prior_path: str | None,
-    protected: bool,
-    port: int,
-    no_browser: bool,
-    memory: str | None,
-    quiet: bool,
-    **raw: Any,
-) -> None:
-    from attributary.cli.print_estimates import print_form
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import answered
+@flag("--no-browser", "Print the address only; do not open a browser.")
+@option("--memory SIZE", "DuckDB's memory limit, as in 4GB.  [default: most of this machine's]")
+@quiet("Print nothing but the address.")
+def explore(*, file: str | None, earlier: str | None, port: int, no_browser: bool, quiet: bool, **how: Any) -> None:
+    from attributary.cli.print_results import print_form
     from attributary.explore import open_session, serve
 
-    names = [name.strip() for name in levels.split(",")] if levels else None
-    options: dict[str, Any] = {"prior": prior_path, "protected": protected, "memory": memory, **raw}
     with stages(not quiet) as stage, answered():
-        session = open_session(file, earlier, levels=names, tau=tau, stage=stage, **options)
+        session = open_session(file, earlier, stage=stage, **how)
     if not quiet:
         print_form(session.recognised, session.doubts)
     serve(session, port, lambda address, once: _ready(address, None if no_browser else once, quiet))
 
 
 def _ready(address: str, once: str | None, quiet: bool) -> None:
-    from attributary.cli.printing import say
-    from attributary.cli.summary_file import current, fact
-
     click.echo(address)
     sys.stdout.flush()
     if not quiet:
         say("open this address; it works on this machine only. Ctrl-C stops it.")
     summary = current()
     if summary is not None:
-        fact("address", address.partition("#")[0])  # without the token: a file may be read by others
+        fact(address=address.partition("#")[0])  # without the token: a file may be read by others
         summary.write()  # now, as the rest lasts until Ctrl-C
     if once:
         import webbrowser

@@ -4,6 +4,11 @@ from typing import Any
 
 import click
 
+from attributary.cli.options import choice, option, quiet, row_count
+from attributary.cli.printing import say
+from attributary.cli.progress import writing_bar
+from attributary.cli.summary_file import fact
+
 KINDS = ["csscl", "camb", "shop", "forest"]
 FORMATS = ["parquet", "published"]
 
@@ -26,21 +31,12 @@ same bytes. More: docs/datasets.md
 
 @click.command(help=ABOUT, short_help="Generate logs: look-alikes of published ones, or a small shop.")
 @click.argument("kind", type=click.Choice(KINDS), metavar="csscl|camb|shop|forest")
-@click.option(
-    "--rows",
-    type=click.IntRange(1, 10**10),
-    help="Number of rows (shop: impressions; forest: leaves).  [default: as published]",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random draws.")
-@click.option(
-    "--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: by the ending of the output]"
-)
-@click.option("-o", "--output", metavar="PATH", required=True, help="Folder or file to write.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
+@option("--rows", "Number of rows (shop: impressions; forest: leaves).  [default: as published]", type=row_count)
+@option("--seed", "Seed of the random draws.", type=click.IntRange(min=0), default=0)
+@choice("--format", FORMATS, "File format.  [default: by the ending of the output]", to="format_")
+@option("-o --output PATH", "Folder or file to write.", required=True)
+@quiet("Print no progress and no messages.")
 def generate(*, kind: str, rows: int | None, seed: int, format_: Any, output: str, quiet: bool) -> None:
-    from attributary.cli.printing import say
-    from attributary.cli.progress import writing_bar
-    from attributary.cli.summary_file import fact
     from attributary.generated import GENERATED, VERSION
     from attributary.paper import KINDS, generate
 
@@ -48,5 +44,5 @@ def generate(*, kind: str, rows: int | None, seed: int, format_: Any, output: st
         written = generate(kind, output, rows, seed, format_, progress)
     if not quiet:
         for path, number in written:
-            fact("generated", {"path": path, "rows": number})
+            fact(generated={"path": path, "rows": number})
             say(f"{path}: {number:,} rows, {GENERATED[kind]} (version {VERSION}, seed {seed})")

@@ -4,6 +4,13 @@ import os
 
 import click
 
+from attributary.cli.options import file_output, quiet
+from attributary.cli.printing import say
+from attributary.cli.progress import reading_bar
+from attributary.cli.summary_file import fact
+from attributary.errors import InputError, one_line
+from attributary.whole_files import save
+
 ABOUT = """Write a first spec for logs, from what their columns hold.
 
 \b
@@ -21,23 +28,11 @@ More: docs/logs.md
 @click.command(help=ABOUT, short_help="Write a first spec for logs, from what their columns hold.")
 @click.argument("impressions", metavar="IMPRESSIONS")
 @click.argument("conversions", metavar="[CONVERSIONS]", required=False)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    default="spec.toml",
-    show_default=True,
-    help="File to write; - is standard output.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
+@file_output("spec.toml")
+@quiet("Print no progress and no messages.")
 def init(*, impressions: str, conversions: str | None, output: str, quiet: bool) -> None:
-    from attributary.cli.printing import say
-    from attributary.cli.progress import reading_bar
-    from attributary.cli.summary_file import fact
-    from attributary.errors import InputError, one_line
     from attributary.pipeline.draft_spec import draft_spec
     from attributary.tables import check_output
-    from attributary.whole_files import save
 
     if output != "-":
         if os.path.lexists(output):
@@ -49,7 +44,7 @@ def init(*, impressions: str, conversions: str | None, output: str, quiet: bool)
     if quiet:
         return
     for name, lines in (("recognised", draft.recognised), ("guessed", draft.guesses)):
-        fact(name, list(lines))
+        fact(**{name: list(lines)})
         for line in lines:
             say(one_line(f"{name}: {line}"))
     say(f"spec written to {output}: check what is guessed, then attributary run {output}" if output != "-" else "")

@@ -2,18 +2,25 @@
 
 import os
 import re
-from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from attributary.cli.options import flag, option, quiet
+from attributary.cli.printing import console, print_table, say
+from attributary.cli.progress import stages
+from attributary.cli.reading import check_folder, refuse_inputs
+from attributary.cli.summary_file import fact
 from attributary.errors import InputError, brief
+from attributary.whole_files import sole_writer, whole_folder
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import AttributionApi, Clients, Message, Query
     from attributary.tree import Tree
 
 TREE = "tree.parquet"
+EVENT = click.IntRange(0, 2**64 - 1)
 WISHES = ("bits", "values", "classes")  # for keys that are new; other options are for events
 
 ABOUT = """Turn a plan into keys: headers for the server, and the domain to query.
@@ -39,28 +46,22 @@ page's script. More: docs/keys.md, docs/cleanrooms.md, docs/w3c.md
 
 @click.command(help=ABOUT, short_help="Turn a plan into keys: registrations, and the domain to query.")
 @click.argument("plan", metavar="PLAN")
-@click.option("--impression", metavar="A=X,B=Y", help="Known attributes of an impression: print its registration.")
-@click.option("--conversion", metavar="C=Z", help="Unknown attributes of a conversion: print its registration.")
-@click.option("--destination", metavar="SITE", multiple=True, help="Where conversions happen; up to 3 sites.")
-@click.option("--source-event-id", metavar="N", type=click.IntRange(0, 2**64 - 1), help="Event id of the impression.")
-@click.option(
-    "--deduplication-key",
-    metavar="N",
-    type=click.IntRange(0, 2**64 - 1),
-    help="Deduplication key of the conversion, such as an order number.",
-)
-@click.option("--impressions", metavar="FILE", multiple=True, help="Impressions that occurred: write the query to -o.")
-@click.option("--partial", is_flag=True, help="Say that --impressions lacks some impressions that reports can hold.")
-@click.option("--bits", multiple=True, metavar="A=N", help="At the first run: bits of an attribute in a key.")
-@click.option("--values", multiple=True, metavar="A=X,Y", help="At the first run: all values of a known attribute.")
-@click.option(
-    "--classes",
-    metavar="N",
+@option("--impression A=X,B=Y", "Known attributes of an impression: print its registration.")
+@option("--conversion C=Z", "Unknown attributes of a conversion: print its registration.")
+@option("--destination SITE", "Where conversions happen; up to 3 sites.", multiple=True)
+@option("--source-event-id N", "Event id of the impression.", type=EVENT)
+@option("--deduplication-key N", "Deduplication key of the conversion, such as an order number.", type=EVENT)
+@option("--impressions FILE", "Impressions that occurred: write the query to -o.", multiple=True)
+@flag("--partial", "Say that --impressions lacks some impressions that reports can hold.")
+@option("--bits A=N", "At the first run: bits of an attribute in a key.", multiple=True)
+@option("--values A=X,Y", "At the first run: all values of a known attribute.", multiple=True)
+@option(
+    "--classes N",
+    "At the first run: largest number of classes of contributions.  [default: 50]",
     type=click.IntRange(2, 10**9),
-    help="At the first run: largest number of classes of contributions.  [default: 50]",
 )
-@click.option("-o", "--output", metavar="DIR", default="keys", show_default=True, help="Folder for tree and domain.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no table and no messages.")
+@option("-o --output DIR", "Folder for tree and domain.", default="keys")
+@quiet("Print no table and no messages.")
 def keys(
     *,
     plan: str,
@@ -73,15 +74,11 @@ def keys(
     **options: Any,
 ) -> None:
     from attributary import api
-    from attributary.cli.printing import say
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import check_folder, refuse_inputs
-    from attributary.cli.summary_file import fact
     from attributary.estimates import noted
     from attributary.pipeline.breakdowns import in_one_table
     from attributary.pipeline.read_tree import COVERS, read_tree
     from attributary.plan import load_plan
-    from attributary.whole_files import sole_writer
+    from attributary.tables import write_table
 
     loaded = load_plan(plan)
     used = api.api_of(loaded.spec)
@@ -97,8 +94,8 @@ def keys(
         raise InputError(f"{plan}: {error}") from error
     messages: list[Message] = []
     trees: list[Tree] = []
-    query = None
-    with stages(not quiet) as stage:  # all of it before anything is written: keys that collide must not stay
+    query: Query | None = None
+    with stages(not quiet) as stage, ExitStack() as both:  # keys that collide must not stay: all is made before
         if impressions:
             stage("reading impressions")
             asks = clients.saved.spec
@@ -114,14 +111,16 @@ def keys(
             stage(f"making the keys of {nodes:,} nodes")
             query = clients.query_all(trees)
             stage("writing")
+            place = both.enter_context(whole_folder(output, files))
             covers = {COVERS: "some" if partial else "all"}
             every = in_one_table(clients.saved.spec, [tree.table() for tree in trees])
             table = noted(every, plan=clients.saved.fingerprint, **covers)
-            _write(table, query, output, files, lambda: _save(clients, plan))
-        else:
-            _save(clients, plan)
+            write_table(table, os.path.join(place, TREE))
+            query.write(os.path.join(place, used.query_file))
+        if clients.changed:  # before the folder takes its place
+            clients.saved.save(plan)
     for message in messages:
-        fact("registrations", {"lines": message.lines, "notes": message.notes})
+        fact(registrations={"lines": message.lines, "notes": message.notes})
         for line in message.lines:
             click.echo(line)
     for line in clients.lines:
@@ -137,8 +136,7 @@ def keys(
         lacking = nodes - (query.size if query.nodes is None else query.nodes)
         without = f"; {lacking:,} nodes are not measured" if query.nodes else f"; {lacking:,} nodes have none"
         written, keys_in_words = f"{nodes:,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
-        fact("nodes", nodes)
-        fact("keys", query.size)
+        fact(nodes=nodes, keys=query.size)
         say(f"{written}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
 
 
@@ -186,26 +184,8 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _write(tree: Any, query: "Query", folder: str, files: tuple[str, str], save_plan: Callable[[], None]) -> None:
-    """Writes the tree and the query to a folder, both or none, and before them the plan that they go with."""
-    from attributary.tables import write_table
-    from attributary.whole_files import whole_folder
-
-    with whole_folder(folder, files) as place:
-        write_table(tree, os.path.join(place, files[0]))
-        query.write(os.path.join(place, files[1]))
-        save_plan()
-
-
-def _save(clients: "Clients", path: str) -> None:
-    if clients.changed:
-        clients.saved.save(path)
-
-
 def _print_layout(clients: "Clients", path: str) -> None:
     """Prints how keys are laid out, and whether they are new."""
-    from attributary.cli.printing import console, print_table
-
     out = console()
     out.print(f"{path}: {clients.heading}")
     if clients.table:

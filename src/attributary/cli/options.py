@@ -59,7 +59,44 @@ class EstimatorOption(click.Option):
         return super().get_help_record(ctx)
 
 
-def method_option(*more: str) -> Callable[[Any], Any]:
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def option(words: str, about: str, to: str = "", **how: Any) -> Option:
+    """An option by its flags and what it takes, as in `-o --output FILE`; its help shows what it is by default.
+
+    `to` is the parameter that gets it, where that has another name.
+    """
+    flags = words.split()
+    if not flags[-1].startswith("-"):
+        how["metavar"] = flags.pop()
+    how["show_default"] = how.get("default") not in (None, "") and "[default" not in about
+    return click.option(*flags, *filter(None, [to]), help=about, **how)
+
+
+def flag(words: str, about: str) -> Option:
+    """An option that is on or off."""
+    return option(words, about, is_flag=True)
+
+
+def choice(words: str, values: Iterable[str], about: str, default: str | None = None, to: str = "") -> Option:
+    """An option with a few values."""
+    return option(words, about, to, type=click.Choice(list(values)), default=default)
+
+
+def quiet(about: str = "Print nothing but privacy warnings.") -> Option:
+    return flag("-q --quiet", about)
+
+
+def file_output(default: str = "-", about: str = "File to write; - is standard output.") -> Option:
+    return option("-o --output FILE", about, default=default)
+
+
+def format_option(formats: Iterable[str], about: str = "Output format.  [default: by the file's ending]") -> Option:
+    return choice("--format", formats, about, to="format_")
+
+
+def method_option(*more: str) -> Option:
     """--method; `more` are words beside the names of methods, as "all", which compares them."""
 
     def names() -> Iterable[str]:
@@ -68,10 +105,7 @@ def method_option(*more: str) -> Callable[[Any], Any]:
         return [*METHODS, *more]
 
     words = "How the budget is split" + "".join(f"; {name} compares them" for name in more) + "."
-    return click.option("--method", type=NameOf(names), default="optimal", show_default=True, help=words)
-
-
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+    return option("--method", words, type=NameOf(names), default="optimal")
 
 
 def together(*options: Option) -> Option:
@@ -81,71 +115,75 @@ def together(*options: Option) -> Option:
 
 def threads(command: Callable[..., Any]) -> Callable[..., Any]:
     """--threads: for DuckDB, to which the command hands it, and for the compiled passes, which have it from here."""
-    help_ = "Threads of DuckDB and of the compiled passes.  [default: all cores]"
+    about = "Threads of DuckDB and of the compiled passes.  [default: all cores]"
 
     @wraps(command)
     def limited(*, threads: int | None, **params: Any) -> Any:
         with limit_threads(threads):
             return command(threads=threads, **params)
 
-    return click.option("--threads", type=click.IntRange(1, MOST_AT_ONCE), metavar="NUMBER", help=help_)(limited)
+    return option("--threads NUMBER", about, type=click.IntRange(1, MOST_AT_ONCE))(limited)
 
 
-duckdb_limits = together(
-    click.option("--memory", metavar="SIZE", help="Memory limit of DuckDB, as in 4GB.  [default: 80 % of RAM]"),
-    click.option(
-        "--temp", metavar="DIR", help="Folder for what does not fit into memory.  [default: the temporary folder]"
-    ),
-    threads,
-)
 engine_options = together(
-    click.option(
-        "--engine",
-        type=click.Choice(["duckdb", "spark"]),
-        default="duckdb",
-        show_default=True,
-        help="Engine to run on.",
-    ),
-    duckdb_limits,
-    click.option("--master", metavar="URL", help="Spark master.  [default: the running session, or this machine]"),
-    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
+    choice("--engine", ["duckdb", "spark"], "Engine to run on.", "duckdb"),
+    option("--memory SIZE", "Memory limit of DuckDB, as in 4GB.  [default: 80 % of RAM]"),
+    option("--temp DIR", "Folder for what does not fit into memory.  [default: the temporary folder]"),
+    threads,
+    option("--master URL", "Spark master.  [default: the running session, or this machine]"),
+    option("--conf KEY=VALUE", "A setting of Spark; repeatable.", multiple=True),
 )
 period_options = together(  # the impressions that count, by their time
-    click.option("--from", "--since", "since", metavar="TIME", help="Count impressions from this time on."),
-    click.option("--until", metavar="TIME", help="Count impressions before this time."),
+    option("--from --since TIME", "Count impressions from this time on.", "since"),
+    option("--until TIME", "Count impressions before this time."),
+)
+prior_options = together(
+    option("--prior FILE|DIR", "Counts of an earlier period, an earlier report, or a folder of them."),
+    flag("--protected", "The counts in --prior were protected."),
 )
 ESTIMATOR = click.option("--estimator", cls=EstimatorOption, type=NameOf(_estimators))
 estimator_options = together(
     ESTIMATOR,
-    click.option("--joint", is_flag=True, help="With nonnegative: fit all counts at once, not family by family."),
-    click.option("--whole", is_flag=True, help="Round the estimates to whole numbers that add up."),
-    click.option(
-        "--confidence", type=BETWEEN_0_AND_1, default=0.95, show_default=True, help="Confidence level of the intervals."
-    ),
+    flag("--joint", "With nonnegative: fit all counts at once, not family by family."),
+    flag("--whole", "Round the estimates to whole numbers that add up."),
+    option("--confidence", "Confidence level of the intervals.", type=BETWEEN_0_AND_1, default=0.95),
 )
+noise_seed = option("--seed", "Seed of the noise, for tests: NOT private.", type=click.IntRange(0))
+row_count = click.IntRange(1, 10**10)
+tau_option = option(
+    "--tau", "Errors are relative to the count, or to this if larger.  [default: the plan's, 10]", type=float
+)
+
+
+def levels_option(when: str) -> Option:
+    """--levels as a list of columns, with when it is needed."""
+
+    def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
+        return [name.strip() for name in text.split(",")] if text else None
+
+    return option("--levels A,B,C", f"Columns of the hierarchy, top to bottom, {when}", callback=listed)
+
+
 amount_options = together(  # the figures of a table, and their noise
-    click.option("--value", metavar="COLUMN", help="Column of noisy figures.  [default: recognised]"),
-    click.option("--variance", metavar="AMOUNT", help="Variance of the noise."),
-    click.option("--std", metavar="AMOUNT", help="Standard deviation of the noise, instead of --variance."),
+    option("--value COLUMN", "Column of noisy figures.  [default: recognised]"),
+    option("--variance AMOUNT", "Variance of the noise."),
+    option("--std AMOUNT", "Standard deviation of the noise, instead of --variance."),
 )
+UNTOLD = ["unmeasured", "zero"]
 form_options = together(  # how a table is read
-    click.option(
-        "--total", "totals", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL."
-    ),
-    click.option("--no-totals", is_flag=True, help="Treat labels such as ALL as ordinary ones."),
-    click.option(
-        "--suppressed", multiple=True, metavar="TEXT", help="Text of a suppressed cell, as in '<5' or '*=1..4'."
-    ),
-    click.option("--empty", type=click.Choice(["unmeasured", "zero"]), help="What empty figures mean."),
-    click.option(
+    option("--total LABEL", "A label that marks totals, as in --total ALL.", "totals", multiple=True),
+    flag("--no-totals", "Treat labels such as ALL as ordinary ones."),
+    option("--suppressed TEXT", "Text of a suppressed cell, as in '<5' or '*=1..4'.", multiple=True),
+    choice("--empty", UNTOLD, "What empty figures mean."),
+    choice(
         "--missing",
-        type=click.Choice(["unmeasured", "zero"]),
-        help="What missing rows mean.  [default: unmeasured where labels or sums show that some are missing]",
+        UNTOLD,
+        "What missing rows mean.  [default: unmeasured where labels or sums show that some are missing]",
     ),
-    click.option("--decimal", type=click.Choice([".", ","]), help="Decimal separator, if it cannot be detected."),
-    click.option("--separator", metavar="CHARACTER", help="Field delimiter, if it cannot be detected: ';' or tab."),
-    click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet.  [default: the only one with a table]"),
-    click.option("--wide", metavar="LEVEL", help="Level that a pivot's columns are the labels of, as in day."),
+    choice("--decimal", ".,", "Decimal separator, if it cannot be detected."),
+    option("--separator CHARACTER", "Field delimiter, if it cannot be detected: ';' or tab."),
+    option("--sheet NAME", "Sheet of a spreadsheet.  [default: the only one with a table]"),
+    option("--wide LEVEL", "Level that a pivot's columns are the labels of, as in day."),
 )
 
 

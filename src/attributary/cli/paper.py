@@ -11,13 +11,23 @@ from attributary.cli.evaluation_grid import (
     GridCommand,
     NoiseNames,
     Numbers,
-    choice,
+    first_of,
     grid_options,
+    resumable,
+    run_grid,
     tried,
 )
+from attributary.cli.options import choice, flag, option, quiet, row_count
+from attributary.cli.printing import print_tables, say
+from attributary.cli.progress import stages
+from attributary.cli.reading import check_folder, make_folder, refuse_inputs
+from attributary.cli.summary_file import fact
+from attributary.errors import InputError
+from attributary.whole_files import save, sole_writer, whole_folder
 
 DATASETS = ["csscl", "camb"]
 PICTURES = ("pdf", "png", "svg")
+PAPER_NOISES = "Noise models to try: api (on scaled sums), unit (on counts), gaussian (delta = 1e-6)."
 
 ABOUT = f"""Repeat the paper's experiments (its figures 4 and 5).
 
@@ -43,30 +53,24 @@ interrupted run continues where it stopped. More: docs/evaluation.md
 )
 @click.argument("dataset", type=click.Choice(DATASETS), metavar="csscl|camb")
 @click.argument("file", required=False, metavar="[FILE]")
-@click.option("--generated", is_flag=True, help="Generate the rows instead of reading FILE.")
-@click.option(
-    "--rows", type=click.IntRange(1, 10**10), help="Number of rows to generate.  [default: as many as published]"
+@flag("--generated", "Generate the rows instead of reading FILE.")
+@option("--rows", "Number of rows to generate.  [default: as many as published]", type=row_count)
+@option("--rows-seed", "Seed of the generated rows.", type=click.IntRange(0), default=0)
+@first_of("--expect", "published", "any", about="Whether FILE must be the published file, or may be a part of it.")
+@first_of("--missing", "value", "drop", about="Count a missing attribute as a value, or leave its rows out.")
+@first_of(
+    "--unknown-delay", "drop", "first", about="Leave sales without a delay out, or put them into the first bucket."
 )
-@click.option("--rows-seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the generated rows.")
-@choice("--expect", "published", "any", help="Whether FILE must be the published file, or may be a part of it.")
-@choice("--missing", "value", "drop", help="Count a missing attribute as a value, or leave its rows out.")
-@choice("--unknown-delay", "drop", "first", help="Leave a sale without a delay out, or put it into the first bucket.")
-@choice("--boundary-day", "keep", "drop", help="Keep or drop rows after the log's last whole day (csscl 90, camb 30).")
+@first_of(
+    "--boundary-day", "keep", "drop", about="Keep or drop rows after the log's last whole day (csscl 90, camb 30)."
+)
 @tried("--epsilon", "epsilons", Numbers(), "Budgets to try.", "0.5,1,2,4,8,16,32,64")
 @tried("--tau", "taus", Numbers(), "Thresholds to try.", "5,10")
-@tried(
-    "--noise",
-    "noises",
-    NoiseNames(),
-    "Noise models to try: api (on scaled sums), unit (on counts), gaussian (delta = 1e-6).",
-    "api,unit",
-)
+@tried("--noise", "noises", NoiseNames(), PAPER_NOISES, "api,unit")
 @grid_options
-@click.option("-o", "--output", metavar="DIR", required=True, help="Folder to write to.")
-@click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Format of the table."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
+@option("-o --output DIR", "Folder to write to.", required=True)
+@choice("--format", FORMATS, "Format of the table.", "parquet", "format_")
+@quiet("Print no progress and no messages.")
 def paper(
     *,
     dataset: str,
@@ -80,7 +84,6 @@ def paper(
     boundary_day: Any,
     noises: tuple[str, ...],
     prior_epsilon: float | None,
-    seed: int,
     threads: int | None,
     cache: str | None,
     output: str,
@@ -88,17 +91,9 @@ def paper(
     quiet: bool,
     **grid: Any,
 ) -> None:
-    from attributary.cli.evaluation_grid import resumable, run_grid
-    from attributary.cli.print_errors import print_error_tables, print_errors
-    from attributary.cli.printing import say
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import check_folder, make_folder, refuse_inputs
-    from attributary.cli.summary_file import fact
-    from attributary.errors import InputError
     from attributary.evaluate.user_cases import EPSILON
-    from attributary.facts.evaluation import stated_tables
+    from attributary.facts.evaluation import best_tables, error_tables, stated_tables
     from attributary.paper.experiment import PAPER, STATED_EPSILON, Choices, PaperLog, paper
-    from attributary.whole_files import sole_writer
 
     if generated == (file is not None):
         raise InputError("give either the published file or --generated, which generates rows like it")
@@ -116,18 +111,16 @@ def paper(
             stage("generating and counting" if generated else "reading and counting")
             log = PaperLog(file, rows, rows_seed, expect)
             prior = EPSILON if prior_epsilon is None else prior_epsilon
-            options: dict[str, Any] = {"prior_epsilon": prior, "seed": seed, "cache": kept, "threads": threads}
+            options: dict[str, Any] = {"prior_epsilon": prior, "seed": grid["seed"], "cache": kept, "threads": threads}
             experiment = paper(dataset, log, noises, choices, **options)
-        evaluation = run_grid(experiment.cases, kept, not quiet, seed=seed, **grid)
+        evaluation = run_grid(experiment.cases, kept, not quiet, **grid)
         with stages(not quiet) as stage:
             stage("drawing")
-            stated = list(stated_tables(evaluation, PAPER[dataset].stated, STATED_EPSILON))
-            _write(evaluation, stated, dataset, output, format_)
+            beside = [*stated_tables(evaluation, PAPER[dataset].stated, STATED_EPSILON), *best_tables(evaluation)]
+            _write(evaluation, beside, dataset, output, format_)
     if not quiet:
-        print_errors(evaluation)
-        print_error_tables(stated)
-        fact("not_counted", experiment.left_out)
-        fact("generated", experiment.generated)
+        print_tables([*error_tables(evaluation.points), *beside])
+        fact(not_counted=experiment.left_out, generated=experiment.generated)
         for why, number, conversions in experiment.left_out:
             also = "" if why.startswith("conversions") else f", with {conversions:,} conversions"
             say(f"not counted: {number:,} {why}{also}")
@@ -143,14 +136,12 @@ def _names(dataset: str) -> list[str]:
     return [*(f"evaluation.{kind}" for kind in FORMATS), *pictures, "evaluation.tex", "index.html"]
 
 
-def _write(evaluation: Any, stated: list[Any], dataset: str, output: str, format_: str) -> None:
+def _write(evaluation: Any, beside: list[Any], dataset: str, output: str, format_: str) -> None:
     """Writes the table, the figures and the page, all of one run."""
-    from attributary.facts.evaluation import best_tables
     from attributary.report import ReportInputs, page
     from attributary.tables import write_table
-    from attributary.whole_files import save, whole_folder
 
-    inputs = ReportInputs(evaluation=tuple(evaluation.points), error_tables=(*stated, *best_tables(evaluation)))
+    inputs = ReportInputs(evaluation=tuple(evaluation.points), error_tables=tuple(beside))
     html = page(inputs, title=f"The paper's experiments: {dataset}").html
     with whole_folder(output, _names(dataset)) as place:
         write_table(evaluation.table, os.path.join(place, f"evaluation.{format_}"))

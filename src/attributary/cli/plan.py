@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import ESTIMATOR, chosen_estimator, method_option
+from attributary.cli.options import ESTIMATOR, choice, chosen_estimator, method_option, option, prior_options, quiet
+from attributary.cli.printing import place_of, say, warn_first
+from attributary.cli.progress import stages
+from attributary.cli.reading import refuse_inputs
+from attributary.errors import InputError
+from attributary.whole_files import save
 
 if TYPE_CHECKING:
     from attributary.spec import Spec
@@ -47,49 +52,33 @@ coarser attributes (location=country) or fewer (location=). Join changes by a se
 
 @click.command(help=ABOUT, short_help="Split a privacy budget where it does most good.")
 @click.argument("spec", metavar="SPEC")
-@click.option(
-    "--prior",
-    "prior_path",
-    metavar="FILE|DIR",
-    help="Counts of an earlier period, an earlier report, or a folder of them.",
-)
-@click.option("--protected", is_flag=True, help="The counts in --prior were protected.")
-@click.option(
-    "--tree", "tree_path", metavar="FILE", help="Tables or patterns with the values to query.  [default: the prior's]"
-)
+@prior_options
+@option("--tree FILE", "Tables or patterns with the values to query.  [default: the prior's]", "tree_path")
 @method_option("all")
 @ESTIMATOR
-@click.option(
-    "--target", multiple=True, metavar="LEVEL=ERROR", help="Keep a level's error within this, as in campaign=5%."
-)
-@click.option("--share", multiple=True, metavar="LEVEL=PART", help="Fix a level's part of epsilon; 0 leaves it out.")
-@click.option("--keep", multiple=True, metavar="LEVEL", help="Give this level at least half of an equal share.")
-@click.option(
-    "--phases", type=click.IntRange(1, 1000), default=20, show_default=True, help="Phases of the greedy method."
-)
-@click.option(
+@option("--target LEVEL=ERROR", "Keep a level's error within this, as in campaign=5%.", multiple=True)
+@option("--share LEVEL=PART", "Fix a level's part of epsilon; 0 leaves it out.", multiple=True)
+@option("--keep LEVEL", "Give this level at least half of an equal share.", multiple=True)
+@option("--phases", "Phases of the greedy method.", type=click.IntRange(1, 1000), default=20)
+@choice(
     "--rounding",
-    type=click.Choice(ROUNDINGS),
+    ROUNDINGS,
+    "Rounding of contributions; floor may leave a little of L1 unused.",
     default="largest-remainder",
-    show_default=True,
-    help="Rounding of contributions; floor may leave a little of L1 unused.",
 )
-@click.option(
-    "--what-if",
+@option(
+    "--what-if epsilon=1,2,4",
+    "Also print the errors under other budgets, periods (period=7d,28d) or levels (location=country).",
     multiple=True,
-    metavar="epsilon=1,2,4",
-    help="Also print the errors under other budgets, periods (period=7d,28d) or levels (location=country).",
 )
-@click.option(
-    "--prior-period", metavar="SPAN", help="How long the prior's period was, as in 14d: for --what-if period."
-)
-@click.option("--last", metavar="PLAN", help="Also compare with an earlier plan.")
-@click.option("-o", "--output", metavar="FILE", help="Where to write the plan, as JSON; - is standard output.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+@option("--prior-period SPAN", "How long the prior's period was, as in 14d: for --what-if period.")
+@option("--last PLAN", "Also compare with an earlier plan.")
+@option("-o --output FILE", "Where to write the plan, as JSON; - is standard output.")
+@quiet("Print nothing.")
 def plan(
     *,
     spec: str,
-    prior_path: str | None,
+    prior: str | None,
     protected: bool,
     tree_path: str | None,
     method: str,
@@ -104,10 +93,7 @@ def plan(
     quiet: bool,
     **options: Any,
 ) -> None:
-    from attributary.cli.print_plan import print_methods, print_plan, print_what_if
-    from attributary.cli.printing import say, warn_first
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import refuse_inputs
+    from attributary.cli.print_results import print_methods, print_plan, print_what_if
     from attributary.facts.plan import Earlier
     from attributary.pipeline.read_changes import read_changes
     from attributary.pipeline.read_tree import read_tree_and_prior
@@ -115,40 +101,39 @@ def plan(
     from attributary.plan import what_if as variants
     from attributary.plan.make import methods_for, why_not_learned
     from attributary.spec import Spec
-    from attributary.whole_files import save
 
     kind = chosen_estimator(estimator, joint=False, whole=False).kind
     by_node = _check(method, output, estimator if kind.plan is True else None)
-    refuse_inputs(_files(output, by_node), [spec, prior_path, tree_path, last])
+    refuse_inputs(_files(output, by_node), [spec, prior, tree_path, last])
     asks = Spec.load(spec)
     if asks.breakdowns is not None:
         given = {"--target": target, "--share": share, "--keep": keep, "--what-if": what_if, "--last": last}
-        _plan_breakdowns(asks, [prior_path, tree_path, output], protected, method, given, quiet, options)
+        _plan_breakdowns(asks, [prior, tree_path, output], protected, method, given, quiet, options)
         return
     first = asks.levels[0]
     errors = _by_level(target, _error, f"--target takes a level and an error, as in {first}=5%")
     shares = _by_level(share, float, f"--share takes a level and its part of epsilon, as in {first}=0.25")
     asks = asks.with_targets(errors) if errors else asks
     options |= {"share": shares, "keep": keep}
-    changes = read_changes(what_if, asks, prior_path, prior_period)
+    changes = read_changes(what_if, asks, prior, prior_period)
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
         stage("reading")
-        tree, prior = read_tree_and_prior(asks, tree_path, prior_path, protected)
-        options["profile"] = prior.profile
+        tree, known = read_tree_and_prior(asks, tree_path, prior, protected)
+        options["profile"] = known.profile
         plans = {}
         methods = methods_for(asks) if method == "all" else [method]
-        why_not = {name: why_not_learned(asks, prior, name, options["profile"]) for name in methods if kind.plan}
+        why_not = {name: why_not_learned(asks, known, name, options["profile"]) for name in methods if kind.plan}
         for name in methods:
             stage(f"splitting the budget of {len(tree):,} nodes, {name}")
             learn = False if why_not.get(name) else kind.plan
-            plans[name] = make_plan(asks, tree, prior, name, learn=learn, **options)
+            plans[name] = make_plan(asks, tree, known, name, learn=learn, **options)
         chosen = plans["optimal" if method == "all" else method]
         others = []
-        for variant in variants(chosen, tree, prior, changes, **options):
+        for variant in variants(chosen, tree, known, changes, **options):
             stage(f"tried {variant.change.words}")
             others.append(variant)
-        beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, prior, options["profile"])
+        beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, known, options["profile"])
         if output:
             stage("writing")
             if output == "-":
@@ -157,17 +142,16 @@ def plan(
                 chosen.save(output)
     if quiet:
         return
-    warn_first(prior.misfit(tree))
+    warn_first(known.misfit(tree))
     if method == "all":
         print_methods(plans, beside)
     else:
-        print_plan(chosen, tree, prior, prior_path, beside)
+        print_plan(chosen, tree, known, prior, beside)
     if others:
         print_what_if(chosen, others)
     if kind.plan is True and not chosen.learn:
         say(f"planned as for unbiased estimates: {why_not[chosen.method]}")
-    where = "standard output" if output == "-" else output
-    say(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan")
+    say(f"plan written to {place_of(output)}" if output else "nothing written; -o plan.json keeps a plan")
 
 
 def _plan_breakdowns(
@@ -180,7 +164,7 @@ def _plan_breakdowns(
     options: dict[str, Any],
 ) -> None:
     """Plans a spec of several breakdowns; `paths` are of the prior, the tree and the output."""
-    from attributary.cli.print_plan import print_joint_plan
+    from attributary.cli.print_results import print_joint_plan
     from attributary.cli.printing import say, warn_first
     from attributary.cli.progress import stages
     from attributary.errors import InputError
@@ -223,7 +207,6 @@ def _files(path: str | None, by_node: bool) -> list[str]:
 def _check(method: str, output: str | None, estimator: str | None) -> bool:
     """Refuses early what could not be made or written; gives whether the plan goes by node."""
     from attributary.budget import METHODS
-    from attributary.errors import InputError
     from attributary.tables import check_output
 
     by_node = method in METHODS and METHODS[method].by_node
@@ -247,8 +230,6 @@ def _error(text: str) -> float | str:
 
 def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> dict[str, Any]:
     """What stands behind the = in each text, by what stands before it."""
-    from attributary.errors import InputError
-
     values = {}
     for given in texts:
         level, _, text = given.rpartition("=")

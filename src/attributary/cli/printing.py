@@ -3,14 +3,14 @@
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 from attributary.cli.command_errors import with_options
 from attributary.cli.summary_file import current, log_line
-from attributary.facts.numerals import PERCENT, Numeral
+from attributary.facts.numerals import PERCENT, Numeral, Table
 
 WIDTH = 160  # of what goes to a file
 GAP = 2  # between columns
@@ -72,6 +72,17 @@ def plain(text: str) -> str:
     return text.replace(PERCENT, "%").replace("\u00a0", " ")
 
 
+def styled(line: str, warning: bool = False) -> Any:
+    """A line as it is, in colour if it warns."""
+    from rich.text import Text
+
+    return Text(line, "yellow" if warning else "")
+
+
+def place_of(output: str) -> str:
+    return "standard output" if output == "-" else output
+
+
 def console() -> Out:
     """Standard error, with colours if that is a terminal; nothing in a label is taken for markup."""
     return Out()
@@ -93,6 +104,15 @@ def print_table(out: Out, rows: Sequence[Sequence[str]], together: int = 0, *, s
     out.print(_table([row[:together] for row in rows]))
     out.print()
     out.print(_table([[row[0], *row[together:]] for row in rows]))
+
+
+def print_tables(tables: Iterable[Table]) -> None:
+    """Prints each table under its caption."""
+    out = console()
+    for table in tables:
+        out.print(table.caption)
+        print_table(out, [table.heads, *table.rows], table.together)
+        out.print()
 
 
 def _data(cell: str) -> Any:

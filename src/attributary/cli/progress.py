@@ -4,12 +4,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attributary.cli.summary_file import current
 
 if TYPE_CHECKING:
     from attributary.logs.engine import Report
+
+BAR = "bar"
 
 
 def shows(wanted: bool) -> bool:
@@ -47,22 +50,14 @@ def _note(stage: str) -> None:
 @contextmanager
 def reading_bar(show: bool, rows: Callable[[], int]) -> Iterator["Report"]:
     """A function to call with a stage and the share of it that is done; a bar shows them, with rows per second."""
-    if not shows(show):
-        yield lambda stage, share: _note(stage)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
-        number, begun = rows(), dict[str, float]()
-        task = bar.add_task("starting", total=None, rate="")
+    with _bar(show, "{task.description}", BAR, "{task.fields[rate]}") as update:
+        number, begun = rows() if shows(show) else 0, dict[str, float]()
 
         def report(stage: str, share: float | None) -> None:
             _note(stage)
             took = time.perf_counter() - begun.setdefault(stage, time.perf_counter())
             rate = f"{share * number / took:,.0f} rows per second" if share and number and took > 1 else ""
-            bar.update(task, description=stage, total=1 if share else None, completed=share or 0, rate=rate)
+            update(description=stage, total=1 if share else None, completed=share or 0, rate=rate)
 
         yield report
 
@@ -70,20 +65,34 @@ def reading_bar(show: bool, rows: Callable[[], int]) -> Iterator["Report"]:
 @contextmanager
 def writing_bar(rows: int, show: bool) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of rows that were added; a bar shows them, with rows per second."""
-    if not shows(show):
-        yield lambda added: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    done = TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows{task.fields[rate]}")
-    console = Console(stderr=True)
-    with Progress(BarColumn(), done, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("rows", total=rows, rate="")
+    with _bar(show, BAR, "{task.completed:,.0f} of {task.total:,.0f} rows{task.fields[rate]}", total=rows) as update:
+        done, begun = [0], time.perf_counter()
 
         def progress(added: int) -> None:
-            bar.advance(task, added)
-            speed = bar.tasks[0].speed
-            bar.update(task, rate=f", {speed:,.0f} per second" if speed else "")
+            done[0] += added
+            took = time.perf_counter() - begun
+            update(completed=done[0], rate=f", {done[0] / took:,.0f} per second" if took else "")
 
         yield progress
+
+
+@contextmanager
+def task_bar(show: bool) -> Iterator[Callable[[int, int], None]]:
+    """A function to call with the number of tasks that are done and of all."""
+    with _bar(show, "evaluating", BAR, "{task.completed} of {task.total} splits") as update:
+        yield lambda done, of: update(completed=done, total=of)
+
+
+@contextmanager
+def _bar(show: bool, *columns: str, total: float | None = None) -> Iterator[Callable[..., None]]:
+    """A function to update a bar with, which has these columns and the times; without a terminal it does nothing."""
+    if not shows(show):
+        yield lambda **_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    each = (BarColumn() if column == BAR else TextColumn(column) for column in columns)
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*each, *times, console=Console(stderr=True), transient=True) as bar:
+        yield partial(bar.update, bar.add_task("starting", total=total, rate=""))

@@ -5,7 +5,22 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import amount_options, form_options
+from attributary.cli.options import (
+    amount_options,
+    choice,
+    file_output,
+    flag,
+    form_options,
+    levels_option,
+    option,
+    quiet,
+    tau_option,
+)
+from attributary.cli.printing import say
+from attributary.cli.progress import stages
+from attributary.cli.reading import make_folder, refuse_inputs
+from attributary.cli.summary_file import fact
+from attributary.errors import InputError
 
 NODES, SERIES_NODES = 200_000, 2_000
 TESTS = ["rates", "counts", "per-impression"]
@@ -32,73 +47,50 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
 
 @click.command(help=ABOUT, short_help="Make one page to send on: counts, accuracy, privacy.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    default="report.html",
-    show_default=True,
-    help="File to write; - is standard output.",
+@file_output("report.html")
+@levels_option("if no file states them.")
+@option(
+    "--noise MODEL",
+    "Noise as in `denoise --noise`, or laplace, dlap or normal, if no file states it.  [default: the plan's, laplace]",
 )
-@click.option("--levels", metavar="A,B,C", help="Columns of the hierarchy, top to bottom, if no file states them.")
-@click.option(
-    "--noise",
-    metavar="MODEL",
-    help="Noise as in `denoise --noise`, or laplace, dlap or normal, if no file states it.  "
-    "[default: the plan's, laplace]",
-)
-@click.option(
-    "--tau", type=float, help="Errors are relative to the count, or to this if larger.  [default: the plan's, 10]"
-)
-@click.option("--title", help="Title of the page.  [default: what is counted, by level]")
-@click.option(
+@tau_option
+@option("--title", "Title of the page.  [default: what is counted, by level]")
+@option(
     "--nodes",
+    f"Largest number of nodes on the page.  [default: {NODES:,}; {SERIES_NODES:,} with periods]",
     type=click.IntRange(1, 10**9),
-    help=f"Largest number of nodes on the page.  [default: {NODES:,}; {SERIES_NODES:,} with periods]",
 )
-@click.option(
-    "--periods",
+@option(
+    "--periods LEVEL",
+    "Compare the labels of the last level, such as week; or some of them: week=W1,W5.",
     "by",
-    metavar="LEVEL",
-    help="Compare the labels of the last level, such as week; or some of them: week=W1,W5.",
 )
-@click.option(
-    "--largest", type=float, help="With periods: the most that one event adds, such as a purchase; 1 for counts."
-)
-@click.option(
-    "--test", type=click.Choice(TESTS), help="With periods: the hypothesis to test.  [default: rates, for counts]"
-)
-@click.option(
+@option("--largest", "With periods: the most that one event adds, such as a purchase; 1 for counts.", type=float)
+@choice("--test", TESTS, "With periods: the hypothesis to test.  [default: rates, for counts]")
+@option(
     "--false-discoveries",
+    "With periods: expected share of wrong calls among the nodes called changed.",
     type=float,
     default=0.05,
-    show_default=True,
-    help="With periods: expected share of wrong calls among the nodes called changed.",
 )
-@click.option(
-    "--proven",
-    is_flag=True,
-    help="With periods: keep to that share whatever the dependence of nodes.",
-)
-@click.option("--measure", metavar="NAME", help="With periods: the measure to compare.  [default: the first]")
-@click.option(
+@flag("--proven", "With periods: keep to that share whatever the dependence of nodes.")
+@option("--measure NAME", "With periods: the measure to compare.  [default: the first]")
+@choice(
     "--against",
-    type=click.Choice(["last", "mean"]),
-    help="With periods: compare the last one with the one before or the mean of all before.  [default: last]",
+    ["last", "mean"],
+    "With periods: compare the last one with the one before or the mean of all before.  [default: last]",
 )
-@click.option("--changes", metavar="FILE", help="With periods: also write what changed in the last step, as a table.")
+@option("--changes FILE", "With periods: also write what changed in the last step, as a table.")
 @amount_options
 @form_options
-@click.option("--charts", metavar="DIR", help="Also write each chart to this folder.")
-@click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Format of the charts."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings.")
+@option("--charts DIR", "Also write each chart to this folder.")
+@choice("--format", FORMATS, "Format of the charts.", "svg", "format_")
+@quiet()
 def report(
     *,
     files: tuple[str, ...],
     output: str,
-    levels: str | None,
+    levels: list[str] | None,
     noise: str | None,
     tau: float | None,
     title: str | None,
@@ -109,10 +101,6 @@ def report(
     **of_periods: Any,
 ) -> None:
     from attributary.changes.period_files import period_tables
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import refuse_inputs
-    from attributary.cli.summary_file import fact
-    from attributary.errors import InputError
     from attributary.noise import parse, shape_of
     from attributary.report import page, read, save
     from attributary.tables import check_output
@@ -122,12 +110,11 @@ def report(
     shape = noise and (parse(noise).shape if ":" in noise or noise == "estimated" else shape_of(noise)).name
     raw = {name: of_periods.pop(name) for name in RAW} | {"noise": noise, "totals": of_periods.pop("totals")}
     check_output(output, "csv")  # a file of text
-    names = (levels and [name.strip() for name in levels.split(",")]) or None
     weeks = _one_table(files) if of_periods["by"] else period_tables(list(files))
     if weeks:
         if charts:
             raise InputError("--charts are of one period; give one run, or leave it out")
-        _report_series(weeks, output, nodes, title, quiet, levels=names, **of_periods)
+        _report_series(weeks, output, nodes, title, quiet, levels=levels, **of_periods)
         return
     if any(of_periods[name] for name in ("test", "proven", "measure", "largest", "against", "changes")):
         raise InputError(
@@ -136,7 +123,7 @@ def report(
         )
     with stages(not quiet) as stage:
         stage("reading")
-        inputs = read(list(files), names, shape, **raw)
+        inputs = read(list(files), levels, shape, **raw)
         refuse_inputs([output], inputs.files)
         stage("drawing")
         made = page(inputs, tau, nodes or NODES, title)
@@ -149,17 +136,13 @@ def report(
     _say_made(made.html, output, inputs.not_private, made.lead if inputs.check_of_table else [], notes, quiet)
     if quiet:
         return
-    fact("not_private", inputs.not_private)
-    fact("true_counts_left_out", inputs.left_out)
-    fact("nodes_left_out", made.left_out)
-    fact("charts", pictures)
-    fact("bytes", len(made.html.encode()))
+    fact(not_private=inputs.not_private, true_counts_left_out=inputs.left_out, nodes_left_out=made.left_out)
+    fact(charts=pictures, bytes=len(made.html.encode()))
 
 
 def _one_table(files: tuple[str, ...]) -> dict[str, str]:
     """The table whose last level is periods."""
     from attributary.changes.period_files import table_of_period
-    from attributary.errors import InputError
 
     path = table_of_period(files[0]) if len(files) == 1 else None
     if path is None:
@@ -181,9 +164,6 @@ def _report_series(
     **options: Any,
 ) -> None:
     from attributary.changes import periods
-    from attributary.cli.progress import stages
-    from attributary.cli.reading import refuse_inputs
-    from attributary.cli.summary_file import fact
     from attributary.facts.changes import change_facts
     from attributary.report import save, series_page
     from attributary.tables import check_output, write_table
@@ -206,10 +186,7 @@ def _report_series(
     _say_made(made.html, output, series.not_private, made.lead, notes, quiet)
     if not quiet:
         facts = change_facts(series, plans)
-        fact("total", facts.total)
-        fact("sum", facts.sum)
-        fact("changed", facts.changed)
-        fact("periods", facts.periods)
+        fact(total=facts.total, sum=facts.sum, changed=facts.changed, periods=facts.periods)
 
 
 def _plan_of(path: str) -> Any:
@@ -226,15 +203,12 @@ def _plan_of(path: str) -> Any:
 
 def _say_made(html: str, output: str, not_private: str, answer: list[str], notes: list[str], quiet: bool) -> None:
     """Why the page is not private, and unless quiet what it answers, what it leaves out, and where it is."""
-    from attributary.cli.printing import say
-    from attributary.cli.summary_file import fact
-
     if not_private:
         say(f"{'standard output' if output == '-' else output}: {not_private}", always=True)
     if quiet:
         return
     if answer:
-        fact("answer", answer)
+        fact(answer=answer)
     size = len(html.encode())
     large = f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
     for sentence in (*answer, *notes, *([] if output == "-" else [f"report written to {output} ({large})"])):
@@ -242,7 +216,6 @@ def _say_made(html: str, output: str, not_private: str, answer: list[str], notes
 
 
 def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) -> list[str]:
-    from attributary.cli.reading import make_folder, refuse_inputs
     from attributary.report import save, to_file
 
     make_folder(folder, "--charts")

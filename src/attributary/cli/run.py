@@ -7,9 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import chosen_estimator, engine_options, estimator_options, method_option, period_options
+from attributary.cli.options import (
+    choice,
+    chosen_estimator,
+    engine_options,
+    estimator_options,
+    flag,
+    method_option,
+    noise_seed,
+    option,
+    period_options,
+    prior_options,
+    quiet,
+)
+from attributary.cli.printing import console, muted, print_table, say, warn_first
+from attributary.cli.progress import reading_bar, stages
+from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError
+from attributary.whole_files import sole_writer
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import JointRun, Run
@@ -52,57 +68,33 @@ More: docs/index.md, docs/prior.md, docs/cluster.md
 @click.command(help=ABOUT, short_help="End to end, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
 @period_options
-@click.option(
-    "--prior-until", metavar="TIME", help="Impressions before this time make the prior, later ones the counts."
-)
-@click.option(
-    "--prior", metavar="FILE|DIR", help="Counts of an earlier period, an earlier report, or a folder of them."
-)
-@click.option("--protected", is_flag=True, help="The counts in --prior were protected.")
-@click.option("--plan", metavar="PLAN", help="Simulate this plan, as `attributary plan` wrote it.")
+@option("--prior-until TIME", "Impressions before this time make the prior, later ones the counts.")
+@prior_options
+@option("--plan PLAN", "Simulate this plan, as `attributary plan` wrote it.")
 @method_option()
 @estimator_options
-@click.option("--seed", type=click.IntRange(0), help="Seed of the noise, for tests: NOT private.")
-@click.option("--again", is_flag=True, help="Replace an earlier run: a second release, 2ε in all.")
+@noise_seed
+@flag("--again", "Replace an earlier run: a second release, 2ε in all.")
 @engine_options
-@click.option("-o", "--output", metavar="DIR", default="run", show_default=True, help="The folder to write to.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    default="parquet",
-    show_default=True,
-    help="Format of the tables.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings.")
+@option("-o --output DIR", "The folder to write to.", default="run")
+@choice("--format", FORMATS, "Format of the tables.", "parquet", "format_")
+@quiet()
 def run(
     *,
     spec: str,
-    since: str | None,
-    until: str | None,
-    prior_until: str | None,
     prior: str | None,
-    protected: bool,
-    plan: str | None,
-    method: str,
     estimator: str | None,
     joint: bool,
     whole: bool,
     seed: int | None,
     again: bool,
-    confidence: float,
     output: str,
     format_: str,
     quiet: bool,
     engine: str,
-    **options: Any,
+    **how: Any,
 ) -> None:
-    from attributary.cli.print_counts import print_counts
-    from attributary.cli.print_estimates import print_estimates
-    from attributary.cli.print_plan import print_joint_plan, print_plan
-    from attributary.cli.printing import console, muted, print_table, say, warn_first
-    from attributary.cli.progress import reading_bar, stages
-    from attributary.cli.reading import check_folder, log_paths, refuse_inputs
+    from attributary.cli.print_results import print_counts, print_estimates, print_joint_plan, print_plan
     from attributary.facts.losses import NOT_PROTECTED, loss_table
     from attributary.logs.count import make_engine
     from attributary.logs.log_files import rows_in_logs
@@ -112,11 +104,10 @@ def run(
     from attributary.plan.joint import JointPlan
     from attributary.spec import Spec
     from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, together
-    from attributary.whole_files import sole_writer
 
-    given = click.get_current_context().get_parameter_source("method")
+    plan, given = how["plan"], click.get_current_context().get_parameter_source("method")
     if plan and given != click.core.ParameterSource.DEFAULT:
-        raise InputError(f"--plan {plan} has its split already; got --method {method}: leave one of them out")
+        raise InputError(f"--plan {plan} has its split already; got --method {how['method']}: leave one of them out")
     chosen = chosen_estimator(estimator, joint, whole)
     asks, folder = Spec.load(spec), os.path.dirname(spec)
     check_folder(output)
@@ -128,20 +119,9 @@ def run(
         check_earlier(output, FILES, again or seed is not None)
         bar = open_.enter_context(reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)))
         stage = open_.enter_context(stages(not quiet))
+        options = {name: how.pop(name) for name in ("memory", "temp", "threads", "master", "conf")}
         running = open_.enter_context(make_engine(engine, bar, **options))
-        how: dict[str, Any] = {
-            "since": since,
-            "until": until,
-            "prior_until": prior_until,
-            "prior": prior,
-            "protected": protected,
-            "plan": plan,
-            "method": method,
-            "estimator": chosen,
-            "confidence": confidence,
-            "engine": running,
-            "stage": stage,
-        }
+        how |= {"prior": prior, "estimator": chosen, "engine": running, "stage": stage}
         if engine == "spark":
             _on_spark(asks, folder, how, output, seed, again, quiet)
             return
@@ -156,7 +136,7 @@ def run(
     for part in done.breakdowns:
         warn_first(part.prior.misfit(part.tree))
     print_counts(done.counts, asks)
-    source = f"as in {plan}" if plan else prior or (prior_until and f"impressions before {prior_until}")
+    source = f"as in {plan}" if plan else prior or (how["prior_until"] and f"impressions before {how['prior_until']}")
     if isinstance(done.plan, JointPlan):
         print_joint_plan(
             done.plan, [part.tree for part in done.breakdowns], [part.prior for part in done.breakdowns], source
@@ -172,9 +152,8 @@ def run(
         table = loss_table(losses)
         say(f"\n{table.caption}: {NOT_PROTECTED}")
         print_table(console(), [table.heads, *table.rows])
-        fact("losses", [loss._asdict() for loss in losses])
-    fact("errors_of_this_draw", done.errors)
-    fact("not_private", TRUE_COUNTS)  # what is counted, and the error
+        fact(losses=[loss._asdict() for loss in losses])
+    fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     for name, error in done.errors.items():
         say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
     for line in _notes(done, done.tables, output, not words):
@@ -185,10 +164,7 @@ def _on_spark(
     asks: "Spec", folder: str, how: dict[str, Any], output: str, seed: int | None, again: bool, quiet: bool
 ) -> None:
     """Runs on a cluster, and prints what it came to."""
-    from attributary.cli.print_counts import print_counts
-    from attributary.cli.print_estimates import print_estimates
-    from attributary.cli.print_plan import print_plan
-    from attributary.cli.printing import muted, say
+    from attributary.cli.print_results import print_counts, print_estimates, print_plan
     from attributary.pipeline.spark_run import run_spark
 
     done = run_spark(asks, folder, **how, seed=seed)

@@ -145,16 +145,14 @@ def current() -> SummaryFile | None:
     return _current.get()
 
 
-def fact(name: str, value: Any) -> None:
-    """Notes a figure, or several, under a name; several values of one name make a list."""
-    summary = current()
-    if summary is None:
+def fact(**figures: Any) -> None:
+    """Notes figures by their names; several values of one name make a list."""
+    if (summary := current()) is None:
         return
-    if name in summary.facts:
-        before = summary.facts[name]
-        summary.facts[name] = [*(before if isinstance(before, list) else [before]), value]
-    else:
-        summary.facts[name] = value
+    for name, value in figures.items():
+        before = summary.facts.get(name, [])
+        one = name not in summary.facts
+        summary.facts[name] = value if one else [*(before if isinstance(before, list) else [before]), value]
 
 
 def stage_rows(stage: str, rows: int | None) -> None:

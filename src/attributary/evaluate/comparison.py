@@ -10,7 +10,7 @@ from attributary.errors import InputError
 from attributary.facts.evaluation import Point, error_tables, method_tables, paired, read_evaluation, tree_errors
 from attributary.html import html_table
 from attributary.report.chart import Chart, VegaLite, alone, to_file
-from attributary.report.evaluation_curves import chart
+from attributary.report.curves import chart
 
 WIDE = 760  # of a figure
 

@@ -4,8 +4,7 @@
 it is interrupted.
 """
 
-from attributary.explore.open_session import open_session
 from attributary.explore.server import serve
-from attributary.explore.session import Session
+from attributary.explore.session import Session, open_session
 
 __all__ = ["Session", "open_session", "serve"]

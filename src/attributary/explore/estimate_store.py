@@ -105,7 +105,12 @@ def open_store(
             tables = [replace(each, path=list(files)[-1]) for each in open_tables(file, None, folder.name, stage)]
         else:
             tables, series = open_tables(next(iter(files)), levels, folder.name, stage, made), {}
-        _refuse_other_nodes(tables)
+        for other in tables:
+            if not np.array_equal(other.forest.parent, tables[0].forest.parent):
+                raise InputError(
+                    f"{other.path}: {other.measure!r} has other nodes than {tables[0].measure!r}, {len(other):,} and "
+                    f"{len(tables[0]):,}; measures of one table have a row for each node"
+                )
         _limit(connection, tables, folder.name, memory)
         stores: list[EstimateStore] = []
         for number, table in enumerate(tables):
@@ -160,15 +165,6 @@ def write_periods(named: dict[str, str], levels: list[str] | None, folder: str) 
 def _close(connection: Any, folder: Any) -> None:
     connection.close()
     folder.cleanup()
-
-
-def _refuse_other_nodes(tables: list[OpenTable]) -> None:
-    other = next((t for t in tables if not np.array_equal(t.forest.parent, tables[0].forest.parent)), None)
-    if other is not None:
-        raise InputError(
-            f"{other.path}: {other.measure!r} has other nodes than {tables[0].measure!r}, {len(other):,} and "
-            f"{len(tables[0]):,}; measures of one table have a row for each node"
-        )
 
 
 def _limit(connection: Any, tables: list[OpenTable], folder: str, memory: str | None) -> None:

@@ -1,7 +1,7 @@
 """Open table: estimates in a file, opened to be looked at; its rows stay where they are."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,11 +17,10 @@ from attributary.estimates import (
     About,
     about,
     has_measures,
-    is_estimates,
     label_columns,
     noted,
 )
-from attributary.ratio import is_ratios
+from attributary.file_kind import KnownFile, table_kind
 from attributary.read_estimates import measure_names, read_estimates, read_measures
 from attributary.tables import read_table
 from attributary.tables.table_columns import NAME, mark, together, words_in, words_of
@@ -30,25 +29,24 @@ from attributary.tables.table_source import by_content, readable
 Stage = Callable[[str], None]
 Progress = Callable[[float], None]
 BLOCK = 2**18  # rows
-COLUMNS = ("node", "parent", "level")
 LEVELS = 2**7  # the most that a level's number has room for
+REMEDIES: dict[str, str] = {
+    "ratios": "explore the estimates beside it, or make a report of both",
+    "counts": "denoise them first, or explore their estimates; if they are noisy, state their noise with `noise`",
+}
 
 
 class ChangedError(InputError):
     """A file is no longer the one that was opened."""
 
 
-class Stamp(NamedTuple):
-    device: int
-    inode: int
-    size: int
-    changed: int  # in ns
+Stamp = tuple[int, int, int, int]  # device, inode, size, and when it changed
 
 
 def stamp(path: str) -> Stamp:
     with readable(path, "give a table of estimates, as `attributary run` writes it"):
         stat = os.stat(path)
-    return Stamp(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def refuse_other_stamp(path: str, stamped: Stamp) -> None:
@@ -146,6 +144,8 @@ def open_tables(
 
 
 def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | None = None) -> OpenTable:
+    import pyarrow as pa
+
     schema = source.schema_arrow
     called = path if kept is None else f"{path}, {kept.value}"
     forest = read_forest(source, called, lambda part: stage(f"looking at {called}, {part:.0%}"), kept)
@@ -157,6 +157,8 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
             f"{', '.join(attributes)[:200]}"
         )
     stated = about(schema.metadata)
+    marked = source.iter_batches(2**16, columns=[NAME]) if NAME in schema.names else []
+    words = [words_of(pa.Table.from_batches([batch])) for batch in marked]
     return OpenTable(
         path,
         file,
@@ -164,19 +166,9 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
         tuple(name for name in OPTIONAL if name in schema.names),
         total,
         forest,
-        replace(stated, not_private=_not_private(source) or stated.not_private),
+        replace(stated, not_private=together(words_in(schema.metadata), *words) or stated.not_private),
         kept.value if kept else None,
     )
-
-
-def _not_private(source: Any) -> str:
-    """What a file says of itself, in its metadata or in a column."""
-    import pyarrow as pa
-
-    schema = source.schema_arrow
-    batches = source.iter_batches(2**16, columns=[NAME]) if NAME in schema.names else []
-    words = [words_of(pa.Table.from_batches([batch])) for batch in batches]
-    return together(words_in(schema.metadata), *words)
 
 
 def _plainly(path: str, folder: str) -> str:
@@ -205,19 +197,15 @@ def _is_ours(path: str) -> bool:
         names = parquet.read_schema(path).names
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0][:200]}") from error
-    refuse_other(names, path)
+    refuse_other(path, names)
     return set(NODE) <= set(names) and len(names) == len(set(names))
 
 
-def refuse_other(names: list[str], path: str) -> None:
-    if is_ratios(names):
-        raise InputError(f"{path} holds ratios; explore the estimates beside it, or make a report of both")
-    if not is_estimates(names):
-        counts = " It holds true counts: denoise them first, or explore their estimates." * ("conversions" in names)
-        raise InputError(
-            f"{path} is not a table of estimates: it has no columns {', '.join(n for n in NEEDED if n not in names)}; "
-            f"its columns are {', '.join(names)[:200]}.{counts}"
-        )
+def refuse_other(path: str, names: Sequence[str], levels: list[str] | None = None) -> None:
+    """Refuses a table that is not one of estimates."""
+    if (kind := table_kind(names, levels)) != "estimates":
+        lacking = f"estimates have the columns {', '.join(NEEDED)}"
+        KnownFile(path, kind, tuple(names)).refuse("explore", REMEDIES.get(kind, lacking))
 
 
 def _in_order(path: str, levels: list[str] | None) -> Any:
@@ -225,7 +213,7 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
     import pyarrow as pa
 
     table = read_table(path)
-    refuse_other(table.column_names, path)
+    refuse_other(path, table.column_names, levels)
     if not has_measures(table.column_names, levels):
         est = read_estimates(table, path, levels)
         made = est.table().replace_schema_metadata(table.schema.metadata)
@@ -252,13 +240,20 @@ def read_forest(file: Any, name: str, progress: Progress, kept: MeasureRows | No
 
     Of a table of several measures, `kept` names the column and the value of the rows that are looked at.
     """
+    import pyarrow as pa
+
     rows = file.metadata.num_rows if kept is None else kept.rows
     parent, level = np.full(rows, -2, np.int32), np.full(rows, -1, np.int8)
     done = 0
-    for batch in file.iter_batches(BLOCK, columns=[*COLUMNS, *([] if kept is None else [kept.column])]):
+    for batch in file.iter_batches(BLOCK, columns=[*NODE, *([] if kept is None else [kept.column])]):
         if kept is not None:
             batch = kept.of(batch)
-        node, up, depth = (_whole(batch.column(column), column, name) for column in COLUMNS)
+        cells = {column: batch.column(column) for column in NODE}
+        for column, of in cells.items():
+            if not pa.types.is_integer(of.type) or of.null_count:
+                what = f"{of.null_count} empty cells" if of.null_count else str(of.type)
+                raise InputError(f"{name}: column {column!r} holds whole numbers; got {what}")
+        node, up, depth = (of.to_numpy().astype(np.int64) for of in cells.values())
         _refuse(~((node >= 0) & (node < rows)), node, name, f"nodes are numbered from 0 to {rows - 1}; one is")
         _refuse(~((up >= -1) & (up < rows)), up, name, f"a parent is a node from 0 to {rows - 1}, or -1; one is")
         _refuse(~((depth >= 0) & (depth < LEVELS)), depth, name, f"a level is from 0 to {LEVELS - 1}; one is")
@@ -273,16 +268,6 @@ def read_forest(file: Any, name: str, progress: Progress, kept: MeasureRows | No
         v = int(np.argmax(odd))
         raise InputError(f"{name}: a node is one level below its parent; node {v} is on level {level[v]}")
     return Forest(parent, level, children, tuple(np.bincount(level).tolist()))
-
-
-def _whole(column: Any, name: str, path: str) -> NDArray[np.int64]:
-    import pyarrow as pa
-
-    if not pa.types.is_integer(column.type) or column.null_count:
-        what = f"{column.null_count} empty cells" if column.null_count else str(column.type)
-        raise InputError(f"{path}: column {name!r} holds whole numbers; got {what}")
-    whole: NDArray[np.int64] = column.to_numpy().astype(np.int64)
-    return whole
 
 
 def _refuse(bad: NDArray[np.bool_], values: NDArray[np.int64], name: str, rule: str) -> None:

@@ -15,7 +15,7 @@ from attributary.facts.numerals import json_number
 from attributary.facts.plan import nodes_in_words
 from attributary.noise import MODELS, page_of
 from attributary.plan import Plan
-from attributary.plan.errors import Compared, LevelErrors
+from attributary.plan.errors import Compared
 from attributary.plan.make import DELTA, GUESS
 from attributary.plan.trial import Path, Sample, Trial, Tried, example_draws, normal_shares, number_targets
 from attributary.prior import Prior
@@ -263,12 +263,9 @@ def _number(text: str, name: str) -> float:
 def answer(start: PlanStart, params: Params) -> Answer:
     """What comes of the requested shares, beside an equal split and the leaves alone."""
     spec = requested_spec(start, params)
-    tried, targets = start.trial.tried(spec, requested_shares(start, spec, params)), number_targets(spec)
+    tried = start.trial.tried(spec, requested_shares(start, spec, params))
     return {
-        "levels": [
-            {"level": e.level, "nodes": e.nodes, "target": targets.get(e.level), "words": _words(e, zeros), **each}
-            for e, zeros, each in zip(tried.levels, tried.zeros, _levels(spec, tried), strict=True)
-        ],
+        "levels": _levels(spec, tried),
         "tree": {**_compared(tried.tree), "zeros": json_number(tried.zeros_of_tree)},
         "epsilon": spec.epsilon,
         "tau": spec.tau,
@@ -332,26 +329,26 @@ def draws(start: PlanStart, params: Params) -> Answer:
 
 
 def _levels(spec: Spec, tried: Tried) -> list[Answer]:
-    each = zip(tried.contribution, tried.levels, tried.raw, tried.zeros, strict=False)
-    return [
-        {
-            "contribution": contribution,
-            "share": contribution / spec.budget,
-            "epsilon": spec.noise_model.loss(contribution / spec.l1),
-            **_compared(level.error),
-            "raw": json_number(raw),
-            "zeros": json_number(zeros),
-        }
-        for contribution, level, raw, zeros in each
-    ]
+    targets, answers = number_targets(spec), []
+    for contribution, level, raw, zeros in zip(tried.contribution, tried.levels, tried.raw, tried.zeros, strict=True):
+        better = " (less than under this split)" if zeros < level.error.plan else ""
+        words = [nodes_in_words(level), f"answering 0 everywhere: {numerals.percent(zeros)}{better}"]
+        answers.append(
+            {
+                "level": level.level,
+                "nodes": level.nodes,
+                "target": targets.get(level.level),
+                "words": "; ".join(filter(None, words)),
+                "contribution": contribution,
+                "share": contribution / spec.budget,
+                "epsilon": spec.noise_model.loss(contribution / spec.l1),
+                **_compared(level.error),
+                "raw": json_number(raw),
+                "zeros": json_number(zeros),
+            }
+        )
+    return answers
 
 
 def _compared(error: Compared) -> Answer:
     return {"error": json_number(error.plan), "equal": json_number(error.equal), "leaves": json_number(error.leaves)}
-
-
-def _words(level: LevelErrors, zeros: float) -> str:
-    """A level's nodes, and the error of answering 0 everywhere, in words."""
-    better = " (less than under this split)" if zeros < level.error.plan else ""
-    parts = [nodes_in_words(level), f"answering 0 everywhere: {numerals.percent(zeros)}{better}"]
-    return "; ".join(part for part in parts if part)

@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -79,54 +79,6 @@ def _whole(text: str, name: str, end: int) -> int:
     return int(text)
 
 
-class SqlQuery(NamedTuple):
-    sql: str
-    values: list[Any]
-
-
-class Place(NamedTuple):
-    """A node in one table: its number, its level and its labels; None, -1 and none above the roots."""
-
-    node: int | None
-    level: int
-    labels: tuple[str, ...]
-
-
-def columns(store: EstimateStore) -> list[str]:
-    """The columns of every answer, in order."""
-    labels = [f"a{i}" for i in range(len(store.now.attributes))]
-    return ["node", "level", "label", *labels, *store.figures, *(CHANGES if store.series else ()), "error"]
-
-
-def _select(store: EstimateStore, condition: "SqlQuery", tau: float, order: str = "") -> "SqlQuery":
-    names = ", ".join([*columns(store)[:-1], ERROR])
-    return SqlQuery(f"SELECT {names} FROM {store.view} WHERE {condition.sql}{order}", [tau, *condition.values])
-
-
-def rows(store: EstimateStore, view: View, tau: float, place: Place, every: bool = False) -> SqlQuery:
-    """A page of a view and one row more, which tells whether there is another page; or every row."""
-    key = (KEYS | EXPECTED | COMPARED)[view.sort]
-    order = f" ORDER BY {key} {'DESC' if view.down else 'ASC'} NULLS LAST, node"
-    page = "" if every else f" LIMIT {PAGE + 1} OFFSET {PAGE * view.page}"
-    return _select(store, _condition(view, place), tau, order + page)
-
-
-def count_rows(store: EstimateStore, view: View, place: Place) -> SqlQuery:
-    condition = _condition(view, place)
-    return SqlQuery(f"SELECT count(*) FROM {store.view} WHERE {condition.sql}", condition.values)
-
-
-def _condition(view: View, place: Place) -> SqlQuery:
-    """The rows of one table that a view asks for."""
-    if not view.flat:
-        return SqlQuery("parent = ?", [-1 if place.node is None else place.node])
-    parts: list[tuple[str, Any]] = [("level = ?", view.level)] if view.level is not None else []
-    parts += [("level > ?", place.level)] if place.node is not None else []
-    parts += [(f"a{i} = ?", label) for i, label in enumerate(place.labels)]
-    parts += [("contains(lower(label), lower(?))", view.find)] if view.find else []
-    return SqlQuery(" AND ".join(part for part, _ in parts) or "true", [value for _, value in parts])
-
-
 Row = dict[str, Any]
 
 
@@ -137,46 +89,64 @@ class Queries:
         self.store, self.tau, self.shape = store, tau, shape
         self.cursor = store.connection.cursor()
 
+    @property
+    def names(self) -> list[str]:
+        """The columns of every answer, in order."""
+        store = self.store
+        labels = [f"a{i}" for i in range(len(store.now.attributes))]
+        return ["node", "level", "label", *labels, *store.figures, *(CHANGES if store.series else ()), "error"]
+
     def page(self, view: View) -> dict[str, Any]:
         """The rows of a page, and whether there are more; how many there are in all, where that is known."""
-        found = self._fetch(rows(self.store, view, self.tau, self._place(view)))
-        roots = self.store.now.forest.sizes[0]
-        of = None if view.flat else roots if view.node is None else int(self.store.now.forest.children[view.node])
+        found = self._sorted(view, f" LIMIT {PAGE + 1} OFFSET {PAGE * view.page}").fetchall()
+        forest = self.store.now.forest
+        of = None if view.flat else forest.sizes[0] if view.node is None else int(forest.children[view.node])
         return {"rows": self._shown(found[:PAGE], view.flat), "more": len(found) > PAGE, "page": view.page, "of": of}
 
     def node(self, node: int) -> Row:
-        return self._shown(self._fetch(_select(self.store, SqlQuery("node = ?", [node]), self.tau)), True)[0]
+        return self._shown(self._select("node = ?", [node]).fetchall(), True)[0]
 
     def count(self, view: View) -> int:
         """How many rows a view has in all."""
-        (number,) = self._fetch(count_rows(self.store, view, self._place(view)))[0]
+        condition, values = self._condition(view)
+        (number,) = self.cursor.execute(f"SELECT count(*) FROM {self.store.view} WHERE {condition}", values).fetchone()
         return int(number)
 
     def every(self, view: View) -> Iterator[list[tuple[Any, ...]]]:
-        """All rows of a view, block by block, as `columns` names their cells."""
-        query = rows(self.store, view, self.tau, self._place(view), every=True)
-        self.cursor.execute(query.sql, query.values)
-        while block := self.cursor.fetchmany(BLOCK):
+        """All rows of a view, block by block, as `names` calls their cells."""
+        found = self._sorted(view)
+        while block := found.fetchmany(BLOCK):
             yield block
 
-    def _fetch(self, query: SqlQuery) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self.cursor.execute(query.sql, query.values).fetchall()
-        return rows
+    def _sorted(self, view: View, page: str = "") -> Any:
+        key = (KEYS | EXPECTED | COMPARED)[view.sort]
+        condition, values = self._condition(view)
+        order = f" ORDER BY {key} {'DESC' if view.down else 'ASC'} NULLS LAST, node"
+        return self._select(condition + order + page, values)
 
-    def _place(self, view: View) -> Place:
-        """The view's node; its level and labels where rows of any depth are asked for."""
-        if view.node is None or not view.flat:
-            return Place(view.node, -1, ())
-        labels = ", ".join(["level", *(f"a{i}" for i in range(len(self.store.now.attributes)))])
-        rows = self._fetch(SqlQuery(f"SELECT {labels} FROM {self.store.view} WHERE node = ?", [view.node]))
-        if not rows:
-            raise InputError(f"node {view.node} no longer exists; open the file again")
-        level, *cells = rows[0]
-        return Place(view.node, level, tuple(cells[: level + 1 - int(self.store.now.total)]))
+    def _select(self, condition: str, values: list[Any]) -> Any:
+        names = ", ".join([*self.names[:-1], ERROR])
+        return self.cursor.execute(f"SELECT {names} FROM {self.store.view} WHERE {condition}", [self.tau, *values])
+
+    def _condition(self, view: View) -> tuple[str, list[Any]]:
+        """The rows that a view asks for, and the values in that."""
+        if not view.flat:
+            return "parent = ?", [-1 if view.node is None else view.node]
+        parts: dict[str, Any] = {} if view.level is None else {"level = ?": view.level}
+        if view.node is not None:
+            labels = ", ".join(["level", *(f"a{i}" for i in range(len(self.store.now.attributes)))])
+            query = f"SELECT {labels} FROM {self.store.view} WHERE node = ?"
+            row = self.cursor.execute(query, [view.node]).fetchone()
+            if row is None:
+                raise InputError(f"node {view.node} no longer exists; open the file again")
+            above = row[1 : row[0] + 2 - int(self.store.now.total)]
+            parts |= {"level > ?": row[0]} | {f"a{i} = ?": label for i, label in enumerate(above)}
+        parts |= {"contains(lower(label), lower(?))": view.find} if view.find else {}
+        return " AND ".join(parts) or "true", [*parts.values()]
 
     def _shown(self, rows: list[tuple[Any, ...]], with_path: bool) -> list[Row]:
         """Rows for the page: numbers that JSON knows, and what is derived from them."""
-        names, now = columns(self.store), self.store.now
+        names, now = self.names, self.store.now
         shown = [dict(zip(names, cells, strict=True)) for cells in rows]
         for row, flag in zip(shown, self._implausible(shown), strict=True):
             row["id"] = str(row["node"])
@@ -208,8 +178,7 @@ def as_csv(queries: Queries, view: View) -> Iterator[str]:
     store = queries.store
     heads = [*(["measure"] if store.now.measure else []), *(store.now.attributes or ("node",)), *store.figures, "error"]
     heads += CHANGES if store.series else ()
-    names = columns(store)
-    words = store.now.about.not_private
+    words, names = store.now.about.not_private, queries.names
     heads += [NAME] if words else []
     yield _lines([[_label(head) for head in heads]])
     for block in queries.every(view):

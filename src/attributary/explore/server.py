@@ -1,4 +1,14 @@
-"""Server: the explorer as a web app on a port of this machine, until it is interrupted."""
+"""Server: the explorer as a web app on a port of this machine, which answers nobody but the page that the user opened.
+
+Pages of other sites run in the same browser and can send requests to this machine. Three things keep them out. The
+Host must be our own address: a site whose name was made to point here (DNS rebinding) names itself in it. An Origin, if
+there is one, must be ours. And whatever tells something needs the token in a header, which only our page can set: it
+comes with the address, behind the #, which browsers send to no server and in no Referer. A cookie would be sent to
+every other port of this machine, too, since cookies know hosts and not ports.
+
+A browser that is started by a command has its address among the command's arguments, which all users of a machine can
+see. So that address carries a ticket instead, which can be exchanged for the token once.
+"""
 
 import json
 import secrets
@@ -13,17 +23,81 @@ import duckdb
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attributary import report
 from attributary.errors import InputError
 from attributary.explore import plan_tab
-from attributary.explore.guard import HERE, Guard
 from attributary.explore.open_table import ChangedError
 from attributary.explore.queries import Queries
 from attributary.explore.session import Session
+
+HERE = "127.0.0.1"
+DATA = "/api/"  # paths that tell something
+SALE = "/api/token"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cache-control": "no-store",
+}
+
+
+class Guard:
+    """An app behind a token; every answer, a refusal too, carries headers that keep it in its own page."""
+
+    def __init__(self, app: ASGIApp, token: str, port: int, ticket: str | None = None) -> None:
+        self.app, self.token, self._ticket = app, token, ticket
+        self.hosts = (f"{HERE}:{port}", f"localhost:{port}")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await (self._refusal(scope["path"], Headers(scope=scope)) or self.app)(scope, receive, sent)
+
+    def _refusal(self, path: str, headers: Headers) -> Response | None:
+        """What a request gets that does not come from our page, or sells its ticket; None if it is to be answered."""
+        host, data = headers.getlist("host"), path.startswith(DATA)
+        if len(host) != 1 or host[0] not in self.hosts:
+            return PlainTextResponse(f"this server answers to {self.hosts[0]} only", 421)
+        foreign = headers.getlist("origin") not in ([], [f"http://{host[0]}"])
+        if foreign or (data and headers.getlist("sec-fetch-site") not in ([], ["same-origin"])):
+            return PlainTextResponse("pages of other sites are not answered", 403)
+        if path == SALE:
+            if self._ticket is None or not authorised(headers, f"Ticket {self._ticket}"):
+                return PlainTextResponse("this address works only once; open the one shown in the terminal", 401)
+            self._ticket = None
+            return PlainTextResponse(self.token)
+        if data and not authorised(headers, f"Bearer {self.token}"):
+            words = "open the address shown in the terminal: this page does not have its token"
+            return PlainTextResponse(words, 401)
+        return None
+
+
+def authorised(headers: Headers, secret: str) -> bool:
+    """Whether a request knows a secret; how long the answer takes does not tell how much of it is right."""
+    shown = headers.getlist("authorization")
+    return len(shown) == 1 and secrets.compare_digest(shown[0].encode("latin-1"), secret.encode("latin-1"))
+
 
 FOLDER, REPORT = Path(__file__).parent, Path(report.__file__).parent
 SCRIPTS = [

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.changes import TESTS, Changes, Series
-from attributary.changes.change_test import COUNTS
-from attributary.changes.what_changed import FELL, GONE, GREW, NEW, NOISE, WithInterval
+from attributary.changes.what_changed import COUNTS, FELL, GONE, GREW, NEW, NOISE, WithInterval
 from attributary.facts import numerals
 from attributary.facts.numerals import PERCENT, Numeral, few, listed, many
 from attributary.facts.quantity import rate

@@ -139,9 +139,13 @@ def best(evaluation: Any) -> list[Best]:
     A simulated error whose standard error is above a tenth of it is not taken, nor one that is as good as 0: where
     mistakes are rare, few draws may have had none.
     """
-    points = [p for p in tree_errors(read_evaluation(evaluation.table, "the evaluation")) if p.limits is None]
+    groups: dict[Any, list[Point]] = {}
+    for p in tree_errors(evaluation.points):
+        if p.limits is None:
+            sure = p.exact or (p.rmsre > AS_GOOD_AS_0 and np.nan_to_num(p.standard_error) < VAGUE * p.rmsre)
+            groups.setdefault(p.point, []).extend([p] if sure else [])
     found = []
-    for _, group in groupby(sorted(filter(_sure, points), key=_by_place(points)), lambda p: p.point):
+    for group in groups.values():
         sides: dict[str, list[Point]] = {"paper": [], "ours": [], "baseline": []}
         for p in group:
             sides[whose(p.method)].append(p)
@@ -158,16 +162,6 @@ def best(evaluation: Any) -> list[Best]:
         limit = min(baselines.values(), default=np.nan)
         found.append(Best(*paper.point, *both, zeros, limit, change[0], change[1]))
     return found
-
-
-def _sure(p: Point) -> bool:
-    return p.exact or (p.rmsre > AS_GOOD_AS_0 and np.nan_to_num(p.standard_error) < VAGUE * p.rmsre)
-
-
-def _by_place(points: Sequence[Point]) -> Any:
-    """Sorts by the first place of each question, so that those of one stand together."""
-    places = {point: i for i, point in enumerate(dict.fromkeys(p.point for p in points))}
-    return lambda p: places[p.point]
 
 
 def paired(draws: Any, against: Any) -> tuple[float, float]:
@@ -255,23 +249,21 @@ def best_tables(evaluation: Any) -> Iterator[Table]:
     limits = any(row.limit > 0 for row in compared)
     heads = ["ε", "paper's best", "method", "our best", "method", "change", "zeros", *["limit"] * limits]
     for (dataset, tree, noise, tau), rows in groupby(compared, lambda row: row[:4]):
-        cells = [_best_row(row, limits) for row in rows]
+        cells = []
+        for row in rows:
+            spread = "" if np.isnan(row.change_error) else f" ± {100 * row.change_error:.1f}"
+            by = NOTHING if abs(row.change) < SURE else signed_percent(row.change)
+            change = Numeral("" if max(row.paper, row.ours) < SMALL else by + spread, row.change)
+            sides = [shown(row.paper), row.paper_method, shown(row.ours), row.our_method]
+            last = [change, shown(row.zeros), *[shown(row.limit)] * limits]
+            cells.append([Numeral(f"{row.epsilon:g}", row.epsilon), *sides, *last])
         yield Table(f"{dataset}, {tree}: the paper's best and ours, {noise} noise, τ = {tau:g}", heads, cells)
-
-
-def _best_row(row: Best, limits: bool) -> list[str]:
-    spread = "" if np.isnan(row.change_error) else f" ± {100 * row.change_error:.1f}"
-    by = NOTHING if abs(row.change) < SURE else signed_percent(row.change)
-    change = Numeral("" if max(row.paper, row.ours) < SMALL else by + spread, row.change)
-    sides = [shown(row.paper), row.paper_method, shown(row.ours), row.our_method]
-    return [Numeral(f"{row.epsilon:g}", row.epsilon), *sides, change, shown(row.zeros), *[shown(row.limit)] * limits]
 
 
 def stated_tables(evaluation: Any, stated: Iterable[tuple[str, float, float]], epsilon: float) -> Iterator[Table]:
     """Figures that the paper states at an ε, of (tree, τ, error), beside those of this evaluation, if it has any."""
     figures = {(tree, tau): rmsre for tree, tau, rmsre in stated}
-    points = tree_errors(read_evaluation(evaluation.table, "the evaluation"))
-    greedy = {p.point: p for p in points if p.method == GREEDY and p.limits is None}
+    greedy = {p.point: p for p in tree_errors(evaluation.points) if p.method == GREEDY and p.limits is None}
     rows, generated = list[list[str]](), False
     for our in best(evaluation):
         if our.epsilon == epsilon and (our.tree, our.tau) in figures:

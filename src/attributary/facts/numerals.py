@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from math import floor, inf, isfinite, isinf, isnan, log10
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 MINUS = "−"
 NOTHING = "–"
 WHOLE_FROM = 99.95
@@ -75,6 +73,8 @@ def count(x: float, digits: int = 1) -> str:
 
 def rounded(x: Any, digits: int = 1) -> Any:
     """Counts as they are shown, as numbers: of arrays, too."""
+    import numpy as np
+
     if digits > 1:
         return np.round(x, digits) + 0.0
     return np.where(np.abs(x) >= WHOLE_FROM, np.round(x), np.round(np.multiply(x, 10)) / 10) + 0.0
@@ -114,6 +114,8 @@ def change(figure: float, before: float) -> Numeral:
 
 def span(values: Any, shown: Callable[[float], str]) -> Numeral:
     """The median, and the least and the largest value where they differ."""
+    import numpy as np
+
     least, median, largest = (float(x) for x in (values.min(), np.median(values), values.max()))
     low, middle, high = (shown(x) for x in (least, median, largest))
     if low == high:

@@ -17,6 +17,7 @@ from attributary.tree import Tree
 
 LOST = 0.1  # a part of the conversions that is worth a warning
 CLASSES = 50  # contributions that the filter data of an impression can tell apart
+COUNTED = "Conversions of an impression that count"
 REVEALS = "the plan's shares and errors tell something of these counts: keep it as close as them"
 SUMMED = "not measured: summed from the levels below"
 WITH_PRIOR = "these errors assume `denoise --prior`"
@@ -141,6 +142,28 @@ def level_lines(part: MeasurePlan) -> list[Line]:
             beside = f"an error of {percent(error.zeros)}, less than the {percent(error.plan)} expected of the plan"
             lines.append(Line(level.level, f"answering 0 everywhere would have {beside}", True))
     return lines
+
+
+def limit_tables(plan: Plan) -> dict[str, Table]:
+    """What each limit that the plan chose would mean elsewhere, by what it limits."""
+    units, tables = {measure.name: measure.unit for measure in plan.spec.values}, {}
+    for name, trades in (plan.tradeoff or {}).items():
+        unit = f", in {units[name]}" if units.get(name) else ""
+        caption = f"Where {name} is clipped{unit}" if name in units else COUNTED
+        rows = [
+            [
+                limit_words(t.limit),
+                *map(percent, (t.error, t.bias, t.noise)),
+                "" if t.chosen == 0 else "chosen" if t.chosen == 1 else f"chosen for {percent(t.chosen)}",
+            ]
+            for t in trades
+        ]
+        tables[name] = Table(caption, ("limit", "expected error", "cut off", "noise", "chosen"), rows)
+    return tables
+
+
+def limit_words(limit: float) -> str:
+    return number(float(f"{limit:.4g}"))
 
 
 def title(plan: Plan) -> str:

@@ -50,22 +50,15 @@ def plan_headline(plan: Plan) -> list[str]:
 def facts(plan: Plan | None, quantity: Quantity | None) -> list[Fact]:
     """What the section on query and privacy says of a plan and the estimates of its first measure."""
     est = None if quantity is None else quantity.estimates
-    weight = _weight(quantity) if quantity is not None else []
+    weight: list[Fact] = []
+    if quantity is not None and quantity.estimates.from_prior is not None:
+        mean = f"{numerals.percent(quantity.estimates.from_prior.mean())} on average"
+        more = tuple(sentence(line.text) for line in prior_lines(quantity))
+        weight = [Fact("Weight of the prior", mean, more, sentence(BIASED))]
     if plan is None:
-        return weight if est is not None else [EVALUATION]
+        true = "An evaluation is computed from true counts, and no ε protects it."
+        return weight if est is not None else [Fact("Query", "the error of each method", warning=true)]
     return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *weight]
-
-
-def _weight(quantity: Quantity) -> list[Fact]:
-    if quantity.estimates.from_prior is None:
-        return []
-    mean = numerals.percent(quantity.estimates.from_prior.mean())
-    more = tuple(sentence(line.text) for line in prior_lines(quantity))
-    return [Fact("Weight of the prior", f"{mean} on average", more, sentence(BIASED))]
-
-
-TRUE = "An evaluation is computed from true counts, and no ε protects it."
-EVALUATION = Fact("Query", "the error of each method", warning=TRUE)
 
 
 def not_private(said: str) -> list[str]:

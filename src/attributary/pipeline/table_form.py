@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attributary.changes.period_order import MONTHS, without_accents
+from attributary.changes.period_files import MONTHS, without_accents
 from attributary.errors import InputError, QuestionError
 from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
 from attributary.pipeline.margin_rows import gap_rows, margin_sums, margin_tree, sums_of_leaves, without_marks

@@ -11,15 +11,12 @@ from attributary.facts.estimates import LevelGain
 from attributary.facts.numerals import Numeral
 from attributary.facts.plan import LevelFact
 from attributary.facts.quantity import Quantity, label
-from attributary.plan import Plan
-from attributary.plan.plan import Trade
 from attributary.report.chart import (
     AMBER,
     GREY,
     INK,
     MUTED,
     NARROW,
-    RUST,
     TEAL,
     WIDE,
     WORDS,
@@ -46,7 +43,8 @@ def counts_chart(quantity: Quantity) -> Chart:
     here = np.arange(tree.depth and tree.offsets[level], tree.offsets[level + 1])
     here = here[np.isfinite(est.estimate[here])]
     top = here[np.argsort(-est.estimate[here], kind="stable")[:LARGEST]]
-    names = _apart([numerals.short(label(est, int(v)), 28) for v in top])
+    names = [numerals.short(label(est, int(v)), 28) for v in top]
+    names = [name + "\u200b" * names[:i].count(name) for i, name in enumerate(names)]  # cut short, two may be the same
     rows: list[dict[str, Any]] = [
         {
             "node": name,
@@ -79,19 +77,10 @@ def counts_chart(quantity: Quantity) -> Chart:
         size = (width - (95 if narrow else 150), {"step": ROW})
         return plot(rows, size, layers, y=rows_of("node", names, 84 if narrow else 190))
 
-    return Chart("counts" if quantity.kind == "count" else "largest", _title(quantity, what), words, spec)
-
-
-def _title(quantity: Quantity, level: str) -> str:
-    if quantity.kind == "count":
-        return f"Largest counts by {level}"
     unit = f", in {quantity.unit}" if quantity.unit else ""
-    return f"Largest {'sums of ' if quantity.kind == 'value' else ''}{quantity.called} by {level}{unit}"
-
-
-def _apart(names: list[str]) -> list[str]:
-    """Names that look as they did, and differ: cut short, two may be the same."""
-    return [name + "\u200b" * names[:i].count(name) for i, name in enumerate(names)]
+    kind = {"count": "counts", "value": f"sums of {quantity.called}", "ratio": quantity.called}[quantity.kind]
+    name = "counts" if quantity.kind == "count" else "largest"
+    return Chart(name, f"Largest {kind} by {what}{unit}", words, spec)
 
 
 BOUNDS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of the colours
@@ -137,9 +126,10 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
             "middle": float(start[v] + width[v] / 2),
             "level": est.tree.level_names[i],
             "error": NAMES[int(np.searchsorted(BOUNDS, error[v]))],
-            "label": _fitting(label(est, v), float(width[v]) * (WIDE - 90)),
+            "label": numerals.short(name, letters) if letters >= min(len(name), 4) else "",
         }
         for v, i in zip(wide.tolist(), level.tolist(), strict=True)
+        for name, letters in [(label(est, v), int(width[v] * (WIDE - 90) / LETTER) - 1)]  # as many as have room
     ]
     words = f"{len(rows):,} boxes as wide as their counts, each below what it is part of, coloured by relative error"
     names = list(est.tree.level_names[:MAP_LEVELS])
@@ -156,12 +146,6 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
         return plot(rows, (width - 90, {"step": MAP_ROW}), layers, y=y)
 
     return Chart("icicle", "Error map", words, spec)
-
-
-def _fitting(label: str, width: float) -> str:
-    """As much of a label as has room, or nothing."""
-    letters = int(width / LETTER) - 1
-    return numerals.short(label, letters) if letters >= min(len(label), 4) else ""
 
 
 # Levels
@@ -241,133 +225,3 @@ def _dots(
         return plot(rows[::-1], (width - 110, {"step": ROW + 2}), layers, y=y)  # ours is drawn last, above the others
 
     return spec
-
-
-# Budgets and limits
-
-SPAN = 4.0  # times less and more ε than the plan's
-POINTS = 17
-CURVES = 8  # levels
-LOOKS = [TEAL, AMBER, RUST, GREY]
-STEPS = [x * 10.0**power for power in range(-6, 5) for x in (1, 2, 5)]  # of the axes
-
-
-def tradeoff_chart(plan: Plan) -> Chart | None:
-    """This split under other budgets, where only the scale of its errors would change; else nothing."""
-    if plan.changes_with_epsilon:
-        return None
-    most = plan.spec.terms.largest_epsilon if plan.spec.noise_model.on_sums else np.inf
-    here = plan.spec.epsilon
-    tried = np.unique(np.append(np.geomspace(here / SPAN, min(here * SPAN, max(most, here)), POINTS), here))
-    levels = [level for level in plan.expected.levels[:CURVES] if 0 < level.error.plan < np.inf]
-    times = {epsilon: plan.scale_of_errors(epsilon) for epsilon in tried.tolist()}
-    rows = [
-        {"level": level.level, "epsilon": epsilon, "error": level.error.plan * times[epsilon]}
-        for level in levels
-        for epsilon in tried.tolist()
-    ]
-    targets: list[dict[str, Any]] = [
-        {
-            "level": target.name,
-            "target": target.error,
-            "words": f"{target.name}: target {numerals.percent(target.error)}",
-        }
-        for target in plan.spec.targets
-        if isinstance(target.error, float) and target.name in {level.level for level in levels}
-    ]
-    if not rows:
-        return None
-    words = f"Error by level at ε = {tried[0]:.3g}, {here:.3g} and {tried[-1]:.3g}: " + "; ".join(
-        f"{level.level} {', '.join(numerals.percent(level.error.plan * times[e]) for e in (tried[0], here, tried[-1]))}"
-        + "".join(f" (target {numerals.percent(t['target'])})" for t in targets if t["level"] == level.level)
-        for level in levels
-    )
-    names = [level.level for level in levels]
-    return Chart("trade-off", "Error against ε", words, lambda width: _curves(rows, targets, names, here, width))
-
-
-def _curves(
-    rows: list[dict[str, Any]], targets: list[dict[str, Any]], names: list[str], here: float, width: int
-) -> VegaLite:
-    narrow = width <= NARROW
-    low, high = rows[0]["epsilon"], rows[-1]["epsilon"]
-    ticks = [epsilon for epsilon in STEPS if low <= epsilon <= high]
-    axis = {"title": "ε, the budget; the plan's is marked", "values": ticks, "format": "~r", "grid": False}
-    x = {"field": "epsilon", "type": "quantitative", "scale": {"type": "log", "domain": [low, high], "nice": False}}
-    seen = [*(row["error"] for row in rows), *(target["target"] for target in targets)]
-    y = {"type": "quantitative", "scale": {"type": "log", "domain": [0.9 * min(seen), 1.1 * max(seen)], "nice": False}}
-    steps = [error for error in STEPS if 0.9 * min(seen) <= error <= 1.1 * max(seen)]
-    colours = [LOOKS[i % len(LOOKS)] for i in range(len(names))]
-    colour = looks("level", names, colours, {"columns": 2 if narrow else 4})
-    dash = {**looks("level", names, [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]]), "legend": None}
-    error = {"field": "error", **y, "axis": {"title": "error", "format": "~%", "values": steps}}
-    at = {**x, "axis": axis}
-    layers = [
-        {"data": {"values": [{"epsilon": here}]}} | layer("rule", {"color": MUTED, "strokeWidth": 1}, x=at),
-        {"data": {"values": rows}} | layer("line", {"strokeWidth": 2.5}, x=at, y=error, color=colour, strokeDash=dash),
-    ]
-    if targets:
-        target, words = {"field": "target", **y}, {**WORDS, "align": "right", "dx": -4, "dy": -7, "fontSize": 12}
-        line = layer("rule", {"strokeDash": [5, 4], "strokeWidth": 1.5}, y=target, color=colour)
-        text = layer("text", words, x=x, y=target, text={"field": "words"})
-        layers += [{"data": {"values": targets}} | line]
-        layers += [{"data": {"values": [{**t, "epsilon": high} for t in targets]}} | text]
-    return {"width": width - 70, "height": 220, "layer": layers}
-
-
-KINDS = {"error": "expected error", "bias": "cut off", "noise": "noise"}
-
-
-def limit_title(name: str, units: dict[str, str]) -> str:
-    if name not in units:
-        return "Conversions of an impression that count"
-    return f"Where {name} is clipped" + (f", in {units[name]}" if units[name] else "")
-
-
-def limit_words(limit: float) -> str:
-    return numerals.number(float(f"{limit:.4g}"))
-
-
-def limit_chart(name: str, trades: tuple[Trade, ...], units: dict[str, str]) -> Chart:
-    clip = name in units
-    title = limit_title(name, units)
-    rows = [
-        {"limit": t.limit, "shown": limit_words(t.limit), "kind": word, "error": getattr(t, kind), "chosen": t.chosen}
-        for t in trades
-        for kind, word in KINDS.items()
-    ]
-    words = f"{title}; expected error, what is cut off, and noise: " + "; ".join(
-        f"{limit_words(t.limit)}: {', '.join(numerals.percent(x) for x in (t.error, t.bias, t.noise))}"
-        + (" (chosen)" if t.chosen else "")
-        for t in trades
-    )
-    kinds = list(KINDS.values())
-
-    def spec(width: int) -> VegaLite:
-        narrow = width <= NARROW
-        scale = {"type": "log", "nice": False} if clip else {"type": "point", "padding": 0.4}
-        values = {"values": _powers(trades)} if clip else {}
-        along = {"title": None, "grid": False, "format": ",~r" if clip else "d", "labelAngle": 0, **values}
-        x = {"field": "limit", "type": "quantitative" if clip else "ordinal", "scale": scale, "axis": along}
-        colour = looks("kind", kinds, [TEAL, RUST, AMBER], {"columns": 3})
-        shape = looks("kind", kinds, ["circle", "square", "diamond"])
-        y = {"field": "error", "type": "quantitative", "scale": {"zero": True}}
-        shade = {"domain": [0, 1], "range": [0.05, 0.22]}
-        chosen = {"field": "chosen", "type": "quantitative", "scale": shade, "legend": None}
-        taken = [{"filter": f"datum.chosen > 0 && datum.kind === '{kinds[0]}'"}]
-        axis = {"title": "relative error", "format": "~%", "tickCount": 4}
-        layers = [
-            {"transform": taken} | layer("rule", {"color": TEAL, "strokeWidth": 16}, opacity=chosen),
-            layer("line", {"strokeWidth": 2}, y={**y, "axis": axis}, color=colour),
-            layer("point", {"filled": True, "size": 55, "opacity": 1}, y=y, color=colour, shape=shape),
-        ]
-        return plot(rows, (width - 70, 170 if narrow else 210), layers, x=x)
-
-    return Chart(f"limit-{name}", title, words, spec)
-
-
-def _powers(trades: tuple[Trade, ...]) -> list[float]:
-    """Powers of ten within the limits, or, where there is none, the limits themselves."""
-    limits = [t.limit for t in trades]
-    powers = [10.0**k for k in range(-6, 10) if min(limits) <= 10.0**k <= max(limits)]
-    return powers or limits

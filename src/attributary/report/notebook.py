@@ -6,9 +6,9 @@ from attributary import Estimate
 from attributary.estimates import EXTRAS, Estimates
 from attributary.facts import estimates, numerals
 from attributary.facts import plan as facts
-from attributary.facts.quantity import Quantity, label, path, quantities
+from attributary.facts.quantity import label, path, quantities
 from attributary.html import html_alarm, html_table
-from attributary.plan import MeasurePlan, Plan
+from attributary.plan import Plan
 from attributary.spec.measure import COUNT
 
 ROWS = 10  # nodes of an estimate
@@ -25,23 +25,20 @@ def estimate_html(est: Estimate) -> str:
     kind = "non-negative " if est.nonnegative else ""
     caption = f"Estimate: {nodes:,} {kind}counts in {est.tree.depth} levels; {estimates.sum_words(quantity)}"
     notes = [f"and {more:,} more"] * (more > 0) + [line.full for line in estimates.lines(quantity)]
-    rows = [_row(quantity, v) for v in range(min(nodes, ROWS))]
+    shown = quantity.estimates
+    rows = [
+        [
+            " › ".join(path(shown, v)) if shown.tree.attributes else label(shown, v),
+            quantity.figure(shown.noisy[v]) if shown.measured[v] else "not measured",
+            quantity.shown(shown.estimate[v]),
+            quantity.interval(shown.low[v], shown.high[v]),
+            "" if np.isnan(shown.correction[v]) else numerals.signed(shown.correction[v]),
+            *("" if np.isnan(values[v]) else f"{values[v]:.0%}" for values in shown.extras.values()),
+        ]
+        for v in range(min(nodes, ROWS))
+    ]
     gained = html_table(*estimates.gains_table(gains)[:3]) if gains else ""
     return html_alarm(est.not_private) + html_table(caption, heads, rows, notes) + gained
-
-
-def _row(quantity: Quantity, place: int) -> list[str]:
-    est = quantity.estimates
-    noisy, correction = est.noisy[place], est.correction[place]
-    extras = [values[place] for values in est.extras.values()]
-    return [
-        " › ".join(path(est, place)) if est.tree.attributes else label(est, place),
-        quantity.figure(noisy) if est.measured[place] else "not measured",
-        quantity.shown(est.estimate[place]),
-        quantity.interval(est.low[place], est.high[place]),
-        "" if np.isnan(correction) else numerals.signed(correction),
-        *("" if np.isnan(x) else f"{x:.0%}" for x in extras),
-    ]
 
 
 def plan_html(plan: Plan) -> str:
@@ -60,12 +57,9 @@ def plan_html(plan: Plan) -> str:
         notes += [f"planned from counts that were NOT protected: {facts.REVEALS}"]
     title, last = f"Plan: ε = {spec.epsilon:g}, {plan.method} split", each[-1]
     named = len(each) > 1
-    return "".join(
-        _table(f"{title}: {part.measure.name}" if named else title, part, notes if part is last else [])
-        for part in each
-    )
-
-
-def _table(title: str, part: MeasurePlan, notes: list[str]) -> str:
-    by_level = [f"{line.subject}: {line.text}" for line in facts.level_lines(part)]
-    return html_table(*facts.table(part.plan, title)[:3], [*by_level, *notes])
+    tables = []
+    for part in each:
+        table = facts.table(part.plan, f"{title}: {part.measure.name}" if named else title)
+        by_level = [f"{line.subject}: {line.text}" for line in facts.level_lines(part)]
+        tables.append(html_table(*table[:3], [*by_level, *(notes if part is last else [])]))
+    return "".join(tables)

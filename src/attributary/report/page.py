@@ -18,13 +18,13 @@ from attributary.estimates import EXTRAS, USUAL, Estimates
 from attributary.facts import estimates as facts
 from attributary.facts import numerals, privacy
 from attributary.facts.losses import loss_facts
-from attributary.facts.plan import bound_lines, heads, level_facts, level_lines
+from attributary.facts.plan import bound_lines, heads, level_facts, level_lines, limit_tables
 from attributary.facts.quantity import FigureName, Quantity, quantities, rate
 from attributary.logs.devices import LevelLoss
 from attributary.pipeline.check_table import TableCheck
 from attributary.plan import MeasurePlan, Plan
 from attributary.ratio import ratios_of
-from attributary.report import charts
+from attributary.report import charts, curves
 from attributary.report.chart import NARROW, WIDE, Chart, Draw, inline
 from attributary.report.page_data import kept_nodes, stored
 from attributary.spec.measure import COUNT
@@ -159,12 +159,17 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         return draw
 
     if check:
-        from attributary.facts.table import table_lead, table_section
+        from attributary.facts.estimates import table_lead, table_section
 
         measured = shown[0] if shown else None
         lead, table, asked = table_lead(check, measured), table_section(check, measured), []
     else:
-        lead, table, asked = _lead(inputs, shown), None, privacy.facts(plan, shown[0] if shown else None)
+        lead, table, asked = privacy.plan_headline(plan) if plan else [], None, privacy.facts(plan, None)
+        if shown:
+            private = privacy.privacy_sentence(plan, shown[0].estimates, inputs.not_private)
+            upper = [f"This page shows the upper levels: {inputs.upper}."] if inputs.upper else []
+            lead = [*facts.headline(shown, plan), *filter(None, [private]), *upper]
+            asked = privacy.facts(plan, shown[0])
         asked += loss_facts(inputs.losses)
     context: dict[str, Any] = {
         "title": title or _title(inputs, shown),
@@ -194,12 +199,14 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         measure = part.measure
         named = FigureName(measure.name, "count" if measure.is_count else "value", measure.unit or "")
         context["measures"].append(_panel(named, tau or part.tau, part, None, drawing(measure.name)))
-    context["limits"] = _limits(plan, drawing()) if plan and plan.tradeoff else None
+    context["limits"] = None
+    if plan and plan.tradeoff:
+        tables, draw = limit_tables(plan), drawing()
+        charted = [curves.limit_chart(name, t, tables[name].caption) for name, t in plan.tradeoff.items() if len(t) > 1]
+        context["limits"] = {"charts": list(map(draw, charted)), "tables": tables.values()}
     context["evaluation"] = None
     if inputs.evaluation:
-        from attributary.report.evaluation_curves import evaluation_section
-
-        context["evaluation"] = evaluation_section(inputs.evaluation, inputs.error_tables, drawing())
+        context["evaluation"] = curves.evaluation_section(inputs.evaluation, inputs.error_tables, drawing())
     if inputs.not_private:
         drawn = [replace(chart, title=f"NOT PRIVATE: {chart.title}") for chart in drawn]
     return Page(_render(context), _apart(drawn), left, context["lead"])
@@ -214,14 +221,6 @@ def _title(inputs: ReportInputs, shown: Sequence[Quantity]) -> str:
     called = [quantity.called for quantity in shown if quantity.kind != "ratio"]
     called = called or ([measure.called for measure in plan.spec.asked] if plan else ["conversions"])
     return privacy.title(names, called)
-
-
-def _lead(inputs: ReportInputs, shown: Sequence[Quantity]) -> list[str]:
-    if not shown:
-        return privacy.plan_headline(inputs.plan) if inputs.plan else []
-    private = privacy.privacy_sentence(inputs.plan, shown[0].estimates, inputs.not_private)
-    upper = [f"This page shows the upper levels: {inputs.upper}."] if inputs.upper else []
-    return [*facts.headline(shown, inputs.plan), *([private] if private else []), *upper]
 
 
 # Sections
@@ -280,7 +279,7 @@ ERRORS = ("expected", "median", "worst", "equal", "change", "leaves", "zeros")
 def budget_section(part: MeasurePlan, draw: Draw, noun: str = "count") -> dict[str, Any]:
     """What a measure's part of a plan gives each level."""
     plan = part.plan
-    told, tradeoff, bounds = level_facts(plan), charts.tradeoff_chart(plan), bound_lines(plan)
+    told, tradeoff, bounds = level_facts(plan), curves.tradeoff_chart(plan), bound_lines(plan)
     levels = told[:-1]
     unmeasured = [s.level for s in levels if s.contribution.value == 0 and not charts.share_range(s.share)["high"]]
     rows = [
@@ -325,29 +324,6 @@ def accuracy_section(quantity: Quantity, draw: Draw) -> dict[str, Any] | None:
         "suspects": suspects,
         "more": found - len(suspects),
     }
-
-
-def _limits(plan: Plan, draw: Draw) -> dict[str, Any]:
-    """A chart and a table for each limit that the plan chose."""
-    units = {measure.name: measure.unit or "" for measure in plan.spec.values}
-    tradeoff = plan.tradeoff or {}
-    tables = [
-        {
-            "title": charts.limit_title(name, units),
-            "head": "Clipped at" if name in units else "Conversions that count",
-            "rows": [
-                [charts.limit_words(t.limit), *map(numerals.percent, (t.error, t.bias, t.noise)), _chosen(t.chosen)]
-                for t in trades
-            ],
-        }
-        for name, trades in tradeoff.items()
-    ]
-    drawn = [draw(charts.limit_chart(name, trades, units)) for name, trades in tradeoff.items() if len(trades) > 1]
-    return {"charts": drawn, "tables": tables}
-
-
-def _chosen(part: float) -> str:
-    return "" if part == 0 else "chosen" if part == 1 else f"chosen for {numerals.percent(part)}"
 
 
 # Layout

@@ -60,6 +60,7 @@ def _closed(tree: Tree, chosen: NDArray[np.int64]) -> Bools:
 
 ALIGNED = 8  # typed arrays begin at multiples of their width
 LARGE = 2.0**31
+IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # nothing in a script ends its element or begins a comment
 
 
 class Packed(NamedTuple):
@@ -173,31 +174,25 @@ def stored(quantities: list[Quantity], kept: Cut) -> dict[str, Any]:
         "extras": [(column.key, column.head.lower()) for column in EXTRAS.values()],
     }
     if len(quantities) > 1 or first.kind != "count":
-        about["measures"] = [_about(q) for q in quantities]
+        about["measures"] = [
+            {
+                "name": q.called,
+                "head": q.head,
+                "unit": q.unit,
+                "ratio": q.kind == "ratio",
+                "digits": q.digits,
+                "part": 10**q.digits,
+                "whole": q.estimates.whole,
+                "tau": q.tau,
+            }
+            for q in quantities
+        ]
     return {
         "left": f"{len(est) - kept.nodes:,}" if kept.nodes < len(est) else "",
         "kept": f"{kept.nodes:,}",
-        "about": _in_script(about),
+        "about": json.dumps(about).translate(IN_SCRIPT),
         "data": packed.data,
         "bins": NAMES,
         "level_names": numerals.few(est.tree.level_names),
         "nodes": len(est),
     }
-
-
-def _about(quantity: Quantity) -> dict[str, Any]:
-    return {
-        "name": quantity.called,
-        "head": quantity.head,
-        "unit": quantity.unit,
-        "ratio": quantity.kind == "ratio",
-        "digits": quantity.digits,
-        "part": 10**quantity.digits,
-        "whole": quantity.estimates.whole,
-        "tau": quantity.tau,
-    }
-
-
-def _in_script(value: Any) -> str:
-    """JSON that can stand in a script element: nothing in it ends the element or begins a comment."""
-    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,22 +1,138 @@
-"""print_plan: a plan in words and figures, several plans side by side, and an earlier plan beside today's."""
+"""print_results: what was counted, planned and denoised, in words and figures, for standard error and for --summary."""
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attributary.cli.printing import Out, console, print_table
+from attributary.cli.printing import Out, console, place_of, plain, print_table, say, styled
 from attributary.cli.summary_file import fact
+from attributary.errors import one_line
+from attributary.facts import estimates as of_estimates
 from attributary.facts import joint_plan as joint_facts
 from attributary.facts import plan as facts
+from attributary.facts.losses import USED_UP, count_lines
 from attributary.facts.numerals import Line, percent
+from attributary.facts.quantity import Quantity
 from attributary.plan import Plan, Variant
 from attributary.plan.joint import JointPlan
 from attributary.prior import Prior
 from attributary.tree import Tree
 
-LARGEST = 5  # roots that are listed
+if TYPE_CHECKING:
+    from attributary.logs.counts import Counts, ValueTotals
+    from attributary.logs.log_columns import OutsideDomain
+    from attributary.spec import Spec
+
+LISTED = 5  # suspects
+LARGEST = 5  # roots
+
+
+def print_counts(counts: "Counts", spec: "Spec", leaves: int | None = None) -> None:
+    """Prints how many impressions and conversions were counted, and why others were not, to standard error.
+
+    `leaves` is how many there are, where a cluster has their table.
+    """
+    window, limit = spec.logs.window if spec.logs else None, spec.conversions_per_impression
+    several = f"{20 if limit == 'auto' else limit} conversions" if limit != 1 else "a conversion"
+    not_counted = [
+        (counts.unattributed, "no impression before it"),
+        (counts.late, f"not within the window of {window}"),
+        (counts.exceeded, f"its impression has {several} already"),
+        (counts.incomplete, "no user, key or time"),
+        *((number, USED_UP.format(name)) for name, number in (counts.reported.lost if counts.reported else {}).items()),
+        *((outside.conversions, _outside(outside)) for outside in counts.outside if not outside.kept),
+    ]
+    by_bin = leaves is None and "rank" in counts.table.column_names
+    rows = f"{counts.table.num_rows if leaves is None else leaves:,}"
+    what = f"{rows} rows: one per leaf, rank and value bin" if by_bin else f"{rows} leaves"
+    lines = [f"{counts.impressions:,} impressions, {counts.conversions:,} conversions, {what}"]
+    if any(number for number, _ in not_counted):
+        lines += ["conversions not counted:"]
+        lines += [f"{number:12,}  {reason}" for number, reason in not_counted if number]
+    lines += [f"{name}: {number:,} rows do not meet the spec's conditions" for name, number in counts.filtered.items()]
+    lines += [counts.clock] if counts.clock else []
+    lines += count_lines(counts.reported, spec.paid) if counts.reported else []
+    lines += [line for totals in counts.values for line in _value(totals)]
+    lines += [
+        f"{outside.conversions:,} conversions count as other: {_outside(outside)}"
+        for outside in counts.outside
+        if outside.kept
+    ]
+    if counts.undated:
+        lines += [f"{counts.undated:,} impressions have no time: they get no conversion, and are in no period"]
+    fact(counts=counts.summary())
+    say("\n".join(map(one_line, lines)))
+
+
+def _value(totals: "ValueTotals") -> list[str]:
+    unit = f" {totals.unit}" if totals.unit else ""
+    lines = [f"{totals.measure}: {totals.total - totals.cut:,.2f}{unit} of {totals.total:,.2f}{unit} counted"]
+    if totals.clip is None:
+        lines = [f"{totals.measure}: {totals.total:,.2f}{unit}; the plan chooses the limit at which values are clipped"]
+    if totals.clipped:
+        lines += [f"{totals.clipped:12,}  values above {totals.clip:,g}{unit}, counted as {totals.clip:,g}{unit}"]
+    if totals.missing:
+        lines += [f"{totals.missing:12,}  conversions without a {totals.measure}, counted as 0"]
+    if totals.not_positive:
+        refunds = f" (sum {totals.refunded:,.2f}{unit})" if totals.refunded else ""
+        lines += [f"{totals.not_positive:12,}  conversions with a {totals.measure} of 0 or less, counted as 0{refunds}"]
+    return lines
+
+
+def _outside(outside: "OutsideDomain") -> str:
+    shown = ", ".join(f"{value} ({times:,})" for value, times in outside.values.items())
+    more = ", …" if sum(outside.values.values()) < outside.conversions else ""
+    return f"{outside.attribute} not in its domain: {shown}{more}"
+
+
+def print_estimates(quantities: Sequence[Quantity], rows: int, output: str, notes: list[str]) -> None:
+    """Prints what denoising did to each measure, and last where the rows went, to standard error."""
+    out, several = console(), len(quantities) > 1
+    for quantity in quantities:
+        if several:
+            out.print(one_line(f"{quantity.name}:"))
+        _print_estimates_of(out, quantity)
+        if several:
+            out.print()
+    fact(rows=rows)
+    apart = ", one per node and measure" * several
+    out.print("; ".join([f"{rows:,} rows written to {place_of(output)}{apart}", *notes]))
+
+
+def print_form(recognised: Sequence[str], doubts: Sequence[str]) -> None:
+    """Prints what a table was taken for, and what its figures say against it."""
+    out = console()
+    fact(recognised=list(recognised), doubts=list(doubts))
+    for note in recognised:
+        out.print(styled(one_line(f"recognised: {note}")))
+    for doubt in doubts:
+        out.print(styled(one_line(doubt), warning=True))
+
+
+def _print_estimates_of(out: Out, quantity: Quantity) -> None:
+    est, lines, gains = quantity.estimates, of_estimates.lines(quantity), of_estimates.level_gains(quantity)
+    fact(estimates=of_estimates.as_data(quantity))
+    trouble = lines[0].subject == "noise" and lines[0].warning
+    if trouble:
+        out.print(styled(lines[0].full, warning=True))
+    total = "if the noise were as stated, " * trouble + of_estimates.sum_words(quantity)
+    out.print(one_line(plain(f"{len(est):,} rows in {est.tree.depth} levels; {total}")))
+    if gains:
+        table = of_estimates.gains_table(gains)
+        rows = [table.heads, *([one_line(row[0]), *row[1:]] for row in table.rows)]
+        print_table(out, rows, table.together, space=False)
+    for line in lines[trouble:]:
+        out.print(styled(line.full, line.warning))
+        if line.subject == "corrections" and line.warning:
+            found, worst = of_estimates.worst(quantity, LISTED)
+            for name, noisy, estimate, correction in worst:
+                words = f"  {name}: noisy {noisy} → estimate {estimate} ({correction})"
+                out.print(styled(one_line(words), warning=True))
+            if found > len(worst):
+                more = f"  and {found - len(worst):,} more; see the column correction"
+                out.print(styled(more, warning=True))
 
 
 def print_plan(
@@ -25,7 +141,7 @@ def print_plan(
     """Prints a plan's tables, what it protects, and what it was made of."""
     out, spec = console(), plan.spec
     out.print(facts.title(plan))
-    fact("plan", _facts(plan, tree))
+    fact(plan=_facts(plan, tree))
     for part in plan.by_measure:
         if spec.measures or part.limited:
             out.print()
@@ -39,19 +155,22 @@ def print_plan(
         if changed := [each for each in earlier.changes if each.measure == part.measure.name] if earlier else []:
             _print_changes(out, plan, changed)
         for line in facts.level_lines(part):
-            _print_line(out, f"{line.subject}: {line.text}", line.warning)
+            out.print(styled(f"{line.subject}: {line.text}", line.warning))
     if plan.roots and len(plan.measures) == 1 and prior.history:
         print_table(out, _largest(plan, tree, prior))
     if len(plan.measures) > 1:
         out.print()
         out.print(facts.together(plan))
-    _print_tradeoffs(out, plan)
+    for of_limit in facts.limit_tables(plan).values():
+        out.print()
+        out.print(of_limit.caption)
+        print_table(out, [of_limit.heads, *of_limit.rows])
     _print_schemes(out, plan)
     out.print()
     lines = facts.error_lines(plan)
     if earlier:
         lines += earlier.lines
-        fact("last_plan", earlier.changes)
+        fact(last_plan=earlier.changes)
     lines += [*facts.limit_lines(plan), *facts.bound_lines(plan), *facts.privacy_lines(plan)]
     _print_lines(out, [*lines, *facts.prior_lines(plan, tree, prior, prior_path), *facts.note_lines(plan)])
 
@@ -62,7 +181,7 @@ def print_joint_plan(plan: JointPlan, trees: Sequence[Tree], priors: Sequence[Pr
     table = joint_facts.table(plan)
     print_table(out, [table.heads, *table.rows], table.together)
     _print_lines(out, joint_facts.lines(plan))
-    fact("breakdowns", joint_facts.as_data(plan))
+    fact(breakdowns=joint_facts.as_data(plan))
     for name, part, tree, prior in zip(plan.names, plan.breakdowns, trees, priors, strict=True):
         out.print(f"\n{name}")
         print_plan(part, tree, prior, source)
@@ -87,13 +206,7 @@ def _print_lines(out: Out, lines: list[Line]) -> None:
     for subject, group in groupby(lines, lambda line: line.subject):
         for i, line in enumerate(group):
             head = f"{subject}: " if i == 0 or subject in ("target", "note") else " " * (len(subject) + 2)
-            _print_line(out, head + line.text, line.warning)
-
-
-def _print_line(out: Out, words: str, warning: bool) -> None:
-    from rich.text import Text
-
-    out.print(Text(words, style="yellow" if warning else ""))
+            out.print(styled(head + line.text, line.warning))
 
 
 def print_methods(plans: dict[str, Plan], earlier: facts.Earlier | None) -> None:
@@ -120,7 +233,8 @@ def print_methods(plans: dict[str, Plan], earlier: facts.Earlier | None) -> None
 
 def print_what_if(plan: Plan, variants: list[Variant]) -> None:
     """Prints the errors of the plan and of its variants, level by level; a level that a variant does not have is –."""
-    levels = _all_levels(plan, variants)
+    instead = {name: [x for v in variants for x in v.change.levels([name])] for name in plan.levels}
+    levels = list(dict.fromkeys(level for name in plan.levels for level in (name, *instead[name])))
     rows = [["what if", "nodes", *levels, "all", "all, equal split"]]
     for words, errors in [("as planned", plan.expected), *((v.change.words, v.plan.expected) for v in variants)]:
         of_level = {level.level: percent(level.error.plan) for level in errors.levels}
@@ -135,16 +249,7 @@ def print_what_if(plan: Plan, variants: list[Variant]) -> None:
             "periods: counts in proportion to the time, one report at epsilon for each; values that the prior has not "
             "seen are left out, and a longer period has more of them; domains stay as they are"
         )
-    fact("what_if", [{"change": v.change.words, "expected": v.plan.expected} for v in variants])
-
-
-def _all_levels(plan: Plan, variants: list[Variant]) -> list[str]:
-    """The levels of the plan, each followed by what variants have in its place."""
-    levels: dict[str, None] = {}
-    for name in plan.levels:
-        levels[name] = None
-        levels |= dict.fromkeys(new for variant in variants for new in variant.change.levels([name]))
-    return list(levels)
+    fact(what_if=[{"change": v.change.words, "expected": v.plan.expected} for v in variants])
 
 
 def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
@@ -182,19 +287,6 @@ def _largest(plan: Plan, tree: Tree, prior: Prior) -> list[list[str]]:
     return rows
 
 
-def _print_tradeoffs(out: Out, plan: Plan) -> None:
-    """Prints a table for each limit that the plan chose."""
-    for name, trades in (plan.tradeoff or {}).items():
-        clip = name in {measure.name for measure in plan.spec.values}
-        rows = [["clip" if clip else "limit", "expected error", "cut off", "noise", "chosen"]]
-        for t in trades:
-            chosen = "" if t.chosen == 0 else "chosen" if t.chosen == 1 else f"{t.chosen:.0%} of roots"
-            rows.append([f"{t.limit:,.6g}", *map(percent, (t.error, t.bias, t.noise)), chosen])
-        out.print()
-        out.print(f"{name}: {'clipped at' if clip else 'chosen by expected error'}")
-        print_table(out, rows)
-
-
 def _print_schemes(out: Out, plan: Plan) -> None:
     """Prints what each scheme of the API would mean, and why one was taken."""
     if plan.schemes is None:
@@ -210,4 +302,4 @@ def _print_schemes(out: Out, plan: Plan) -> None:
     print_table(out, rows)
     for cost in plan.schemes:
         out.print(f"{cost.scheme}: {cost.words}{f'; {why}' if (why := cost.refused or cost.why) else ''}")
-    fact("schemes", plan.schemes)
+    fact(schemes=plan.schemes)
