@@ -1,5 +1,7 @@
 """A tree that is run root by root comes out as one that is held: plan, counts and noise to the bit, estimates too."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from attributary.pipeline.run import Run
 from attributary.pipeline.run_by_root import RunByRoot, run_into
 from attributary.tables import read_table
 from attributary.tables.table_columns import plain
+from support.explored import client, closed, session  # noqa: F401
 
 UNTIL = "2026-02-02"
 MEASURES = """
@@ -179,3 +182,54 @@ def test_conversions_outside_all_domains_are_refused(
     with pytest.raises(InputError):
         run_into(str(tmp_path / "out"), str(spec))
     assert not (tmp_path / "out").exists()
+
+
+SPEC = """
+epsilon = 4
+[[attribute]]
+name = "campaign"
+[[attribute]]
+name = "location"
+[[attribute]]
+name = "day"
+[[attribute]]
+name = "kind"
+unknown = true
+domain = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+[logs]
+attributed = "rows.parquet"
+converted = "converted"
+"""
+PEAK = """
+import sys
+from attributary.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    with open("/proc/self/status") as status:  # ru_maxrss has the parent's peak, which a child begins with
+        print(next(line.split()[1] for line in status if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("roots", [700, 8])
+def test_ten_million_leaves_within_two_gigabytes(roots: int, tmp_path: Path) -> None:
+    import duckdb
+
+    rows = f"""SELECT p % {roots} AS campaign, p // {roots} % 40 AS location, p // {40 * roots} AS day,
+        hash(p) % 3 = 0 AS converted, CAST(hash(p + 1) % 10 AS VARCHAR) AS kind FROM range(1000000) AS paths(p)"""
+    with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
+        connection.execute(f"COPY ({rows}) TO '{tmp_path}/rows.parquet'")
+    (tmp_path / "spec.toml").write_text(SPEC)
+    how = ["run", "spec.toml", "-o", "out", "--memory", "1GB", "-q"]
+    done = subprocess.run([sys.executable, "-c", PEAK, *how], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) / 1024 < 2000
+    estimates = pq.ParquetFile(tmp_path / "out" / "estimates.parquet")
+    assert estimates.metadata.num_rows > 11_000_000
+    opened = session(str(tmp_path / "out" / "estimates.parquet"))
+    rows = client(opened).get("/api/rows").json()["rows"]
+    assert rows and {row["parent"] for row in rows} == {-1}
+    below = client(opened).get("/api/rows", params={"node": str(rows[-1]["node"])}).json()["rows"]
+    assert len(below) > 20 and {row["parent"] for row in below} == {rows[-1]["node"]}
