@@ -1,5 +1,6 @@
 """adapter: the Attribution Reporting API behind the seam of `attributary.api`."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,13 +10,15 @@ from attributary.api import register
 from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_classes
 from attributary.api.ara.keys.key_layout import BITS, domain, layout, with_mark
 from attributary.api.ara.keys.key_layout import bits as key_bits
-from attributary.api.ara.message import PLACEHOLDER, header
-from attributary.api.ara.registration import MONTH, Registrations, registrations
+from attributary.api.ara.registration import HEADERS, MONTH, Json, Registrations, registrations
 from attributary.api.ara.terms import ARA
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
 from attributary.errors import InputError
 from attributary.plan import JointPlan, Plan
 from attributary.tree import Tree
+
+PLACEHOLDER = "https://shop.example"
+LONG = 16_384  # bytes of a header that servers and proxies may refuse
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,21 @@ class AraClients(Clients):
         return Query(len(keys), lambda path: write_domain(path, keys, self.plan.fingerprint))
 
 
+def header(kind: str, registration: Json) -> Message:
+    """A registration as a header, and what a browser would warn of; what it would refuse is an InputError."""
+    from attributary.api.ara.parse import source, trigger
+
+    text = json.dumps(registration, separators=(",", ":"))
+    parsed: Any = source(text) if kind == "source" else trigger(text)
+    for error in parsed.errors:
+        raise InputError(f"a browser would refuse the {kind} registration: {error}")
+    line = f"{HEADERS[kind]}: {text}"
+    notes = [f"a browser would warn of the {kind} registration: {warning}" for warning in parsed.warnings]
+    if len(line) > LONG:
+        notes += [f"the {kind} header has {len(line):,} bytes; see that servers and proxies let it through"]
+    return Message((line,), tuple(notes))
+
+
 class AttributionReporting(AttributionApi):
     """The Attribution Reporting API: keys of 128 bits, headers for browsers, summary reports as answers."""
 
@@ -85,17 +103,10 @@ class AttributionReporting(AttributionApi):
         each = [self.clients(one, **part_of(one, wishes)) for one in plan.breakdowns]
         return joint_clients(plan, [(clients, clients.registrations) for clients in each])
 
-    def answer(
-        self,
-        plan: Plan,
-        files: Sequence[str],
-        tree: Tree,
-        rate: tuple[float, int] | None = None,
-        name: str = "the plan",
-    ) -> Answer:
+    def answer(self, *given: Any, **options: Any) -> Answer:
         from attributary.api.ara.service.summary_report import answer
 
-        return answer(plan, files, tree, rate, name)
+        return answer(*given, **options)
 
     def aggregate(self, *given: Any, **options: Any) -> Aggregation:
         from attributary.api.ara.service.aggregation import aggregate
