@@ -120,8 +120,7 @@ def block_number(leaves: int) -> int:
 
 def block_of(path: Codes, depth: int, number: int) -> Ints:
     """The block of nodes of a level, counted from the first known attribute, by the codes of their paths."""
-    place: Ints = (path % np.uint64(number)).astype(np.int64) + depth * number
-    return place
+    return (path % np.uint64(number)).astype(np.int64) + depth * number
 
 
 def label_hashes(labels: list[str]) -> Codes:
@@ -135,5 +134,4 @@ def path_codes(above: Codes, label: Codes) -> Codes:
     with np.errstate(over="ignore"):
         mixed = (above ^ label) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    code: Codes = (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(1)
-    return code
+    return (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(1)

@@ -36,8 +36,8 @@ class NoiseModel(ABC):
     name: ClassVar[str]
     shape: ClassVar[NoiseShape]
     short: ClassVar[str]  # in a few words
-    on_sums: ClassVar[bool]  # whether it is added to sums of contributions, as in the API
-    proportional: ClassVar[bool]  # whether all variances go by one factor of ε: then a split is best at every ε
+    on_sums: ClassVar[bool] = False  # whether it is added to sums of contributions, as in the API
+    proportional: ClassVar[bool] = False  # whether all variances go by one factor of ε: then a split is best at every ε
     values: ClassVar[bool] = False  # whether sums of values can have it; else whole counts alone
     approximate: ClassVar[bool] = False  # whether ε holds but for a chance of δ
     exponent: ClassVar[int] = 2  # precision grows with this power of the budget, or about so
@@ -126,8 +126,7 @@ class NoiseModel(ABC):
         if fraction.any():
             chance = np.frombuffer(reader(rng)(4 * exact.size), "<u4").reshape(exact.shape) / 2**32
             below = below + (chance < fraction)
-        noisy: Floats = np.where(budget > 0, (below + self.sample(budget, rng)) / steps, 0.0)
-        return noisy
+        return np.where(budget > 0, (below + self.sample(budget, rng)) / steps, 0.0)
 
 
 STEPS = 12  # of Newton's method: from above it needs fewer
@@ -159,8 +158,7 @@ class OfDiscreteLaplace(NoiseModel):
             k = (2 * surprise + 2) / rate
             for _ in range(STEPS):
                 k -= (rate * k - np.log1p(k * fall) - surprise) / (rate - fall / (1 + k * fall))
-            whole: Floats = np.floor(np.maximum(k, 0.0))
-            return whole
+            return np.floor(np.maximum(k, 0.0))
 
         return several(plus) - several(minus)
 
@@ -248,8 +246,6 @@ class OnCounts(OfDiscreteLaplace):
     name = "unit"
     shape = DISCRETE_LAPLACE
     short = "whole counts"
-    on_sums: ClassVar[bool] = False
-    proportional: ClassVar[bool] = False
     beside: ClassVar[str | None] = "gaussian"
 
     def variance(self, budget: Floats) -> Floats:
@@ -260,8 +256,7 @@ class OnCounts(OfDiscreteLaplace):
         return 2.0 * half * half / self.draws
 
     def slope(self, budget: Floats) -> Floats:
-        growth: Floats = np.sinh(np.minimum(budget / self.parts, LARGE)) / (self.parts * self.draws)
-        return growth
+        return np.sinh(np.minimum(budget / self.parts, LARGE)) / (self.parts * self.draws)
 
     def steps(self, budget: Floats) -> Floats:
         return np.ones(budget.shape)
