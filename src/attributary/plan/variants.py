@@ -15,7 +15,7 @@ from attributary.spec import Spec
 from attributary.spec.attribute import DOMAINS
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Bools, Floats
+from attributary.types import Bools, Cells, Floats
 
 OF_DOMAINS = (*DOMAINS, "buckets", "start")
 
@@ -173,7 +173,7 @@ def _with_attribute(spec: Spec, name: str, coarser: Coarser | None) -> Spec:
     return type(spec)(**{key: value for key, value in given.items() if value is not None})
 
 
-def _relabelled(column: Any, name: str, coarser: Coarser) -> Any:
+def _relabelled(column: Cells, name: str, coarser: Coarser) -> Cells:
     """A column of labels, each as the coarser attribute calls it."""
     import pyarrow as pa
 
