@@ -31,7 +31,7 @@ from attributary.tables import read_table
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.tree.match import REST, match
-from attributary.types import COUNT, Bools, Floats
+from attributary.types import COUNT, Bools, Floats, Frame
 
 NAMES = ("before", "now")  # of estimates in memory
 ROUNDED = 0.05  # of a standard deviation: what digits that a file leaves out may move an estimate by
@@ -140,7 +140,7 @@ class Series:
 
 
 def periods(
-    source: Any,
+    source: Frame,
     *,
     test: str | None = None,
     false_discoveries: float = 0.05,
@@ -216,7 +216,7 @@ def compare(this: Any, last: Any, **options: Any) -> Changes:
     return periods(dict(zip(names, (last, this), strict=True)), **options).steps[0]
 
 
-def _by_name(source: Any) -> Mapping[str, Any]:
+def _by_name(source: Frame) -> Mapping[str, Any]:
     if isinstance(source, Mapping):
         return {str(name): of for name, of in source.items()}
     if not isinstance(source, str | os.PathLike):
