@@ -83,7 +83,7 @@ PLACE = np.dtype(  # where the message of a node or a merge is in the buffer; wh
 )
 
 
-class Known(NamedTuple):
+class KnownNodes(NamedTuple):
     """`WholeFigures` and `Weights` as kernels take them."""
 
     first: NDArray[np.int64]
@@ -92,12 +92,12 @@ class Known(NamedTuple):
     free: float
 
 
-def known(figures: WholeFigures, weights: Weights) -> Known:
+def known(figures: WholeFigures, weights: Weights) -> KnownNodes:
     """What is known of each node, beside each other."""
     node = np.empty(len(figures.x), RECORD)
     for name in RECORD.names or ():
         node[name] = getattr(weights if name in Weights._fields else figures, name)
-    return Known(figures.first, node, figures.reach, weights.free)
+    return KnownNodes(figures.first, node, figures.reach, weights.free)
 
 
 def unknown(nodes: int) -> NDArray[Any]:
