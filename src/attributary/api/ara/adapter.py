@@ -1,6 +1,5 @@
 """adapter: the Attribution Reporting API behind the seam of `attributary.api`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,15 +9,13 @@ from attributary.api import register
 from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_classes
 from attributary.api.ara.keys.key_layout import BITS, domain, layout, with_mark
 from attributary.api.ara.keys.key_layout import bits as key_bits
-from attributary.api.ara.registration import HEADERS, MONTH, Json, Registrations, registrations
+from attributary.api.ara.message import PLACEHOLDER, header
+from attributary.api.ara.registration import MONTH, Registrations, registrations
 from attributary.api.ara.terms import ARA
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
 from attributary.errors import InputError
 from attributary.plan import JointPlan, Plan
 from attributary.tree import Tree
-
-PLACEHOLDER = "https://shop.example"
-LONG = 16_384  # bytes of a header that servers and proxies may refuse
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,21 +56,6 @@ class AraClients(Clients):
 
         keys = domain(self.plan, tree)
         return Query(len(keys), lambda path: write_domain(path, keys, self.plan.fingerprint))
-
-
-def header(kind: str, registration: Json) -> Message:
-    """A registration as a header, and what a browser would warn of; what it would refuse is an InputError."""
-    from attributary.api.ara.parse import source, trigger
-
-    text = json.dumps(registration, separators=(",", ":"))
-    parsed: Any = source(text) if kind == "source" else trigger(text)
-    for error in parsed.errors:
-        raise InputError(f"a browser would refuse the {kind} registration: {error}")
-    line = f"{HEADERS[kind]}: {text}"
-    notes = [f"a browser would warn of the {kind} registration: {warning}" for warning in parsed.warnings]
-    if len(line) > LONG:
-        notes += [f"the {kind} header has {len(line):,} bytes; see that servers and proxies let it through"]
-    return Message((line,), tuple(notes))
 
 
 class AttributionReporting(AttributionApi):
