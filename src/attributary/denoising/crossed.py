@@ -152,11 +152,11 @@ def _inverse(square: Floats) -> tuple[Floats, Floats]:
     scale = np.where(scale > 0, scale, 1.0)
     scaled = square / scale / scale[:, None]
     try:
-        plain: Floats = np.linalg.inv(scaled)
+        plain = np.linalg.inv(scaled)
         left = np.diag(plain)  # 1 / what of a sum the others do not imply
         if (left > 0).all() and left.max(initial=1.0) * SPANNED < 1:
-            plain = plain / scale / scale[:, None]
-            return (plain + plain.T) / 2, np.zeros((len(scale), 0))
+            made: Floats = plain / scale / scale[:, None]
+            return (made + made.T) / 2, np.zeros((len(scale), 0))
     except np.linalg.LinAlgError:
         pass  # some sums are implied by others
     values, vectors = np.linalg.eigh(scaled)

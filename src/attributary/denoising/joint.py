@@ -168,7 +168,7 @@ def _meeting(trees: Sequence[Tree], names: Sequence[str], one: int, other: int, 
                 f"breakdowns are of the same conversions; {names[i]} has {what}, and {lacks} has not: give both the "
                 "same impressions"
             )
-    return Meeting(one, other, *number, (levels[0], levels[1]))
+    return Meeting(one, other, number[0], number[1], (levels[0], levels[1]))
 
 
 def joint(each: Sequence[tuple[Tree, Measurements]], meetings: Sequence[Meeting], names: Sequence[str]) -> list[Joint]:
