@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise
-from attributary.denoising.common_top import common_top
-from attributary.denoising.crossed import Breakdown, JointCounts, Meeting, crossed
+from attributary.denoising.crossed import JointCounts, crossed
+from attributary.denoising.meeting import Breakdown, Meeting, common_top
 from attributary.errors import InputError
 
 ATTRIBUTES = "wxyz"

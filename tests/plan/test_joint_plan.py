@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from attributary import Spec, Tree
-from attributary.denoising.crossed import Breakdown, crossed
+from attributary.denoising.crossed import crossed
 from attributary.denoising.joint import meetings_of
+from attributary.denoising.meeting import Breakdown
 from attributary.errors import InputError
 from attributary.plan import JointPlan, make_joint_plan
 from attributary.plan.joint import load_plan

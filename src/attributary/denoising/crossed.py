@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.denoising.common_top import common_top, joined_above, refuse_clash
+from attributary.denoising.meeting import Breakdown, Meeting, common_top, joined_above, refuse_clash
 from attributary.denoising.passes import engine
 from attributary.errors import InputError
 from attributary.tree import Tree
@@ -37,42 +37,6 @@ CLOSE = 1e-5  # of its terms: a difference below that has lost too many digits
 SPANNED = 1e-10  # of a sum's scaled variance, what the others do not imply: then its inverse is plain
 TINY = 1e-4  # of what is below a node, its own estimate's variance: then their difference has lost it
 IMPLIED = 1e-13  # of a sum's scaled variance, for each sum: what is left of one that others imply
-
-
-class Breakdown(NamedTuple):
-    """A tree, and a figure and its variance for each node, in the tree's order; the variance is inf if not measured."""
-
-    tree: Tree
-    noisy: Floats
-    variance: Floats
-
-
-class Meeting(NamedTuple):
-    """Two breakdowns, by their numbers, and which of the sums they share each of their leaves is part of.
-
-    Leaves are in the order of `Tree.leaves`; -1 is a leaf that is part of none. With `levels`, the sums are told of
-    the nodes of a level of each tree, in level order, and hold for all leaves below.
-    """
-
-    one: int
-    other: int
-    of_one: Ints
-    of_other: Ints
-    levels: tuple[int, int] | None = None
-
-    def of(self, number: int) -> Ints:
-        return self.of_one if number == self.one else self.of_other
-
-    def of_leaves(self, number: int, tree: Tree) -> Ints:
-        """The sums that leaves are part of."""
-        if self.levels is None:
-            return self.of(number)
-        sums: Ints = tree.hand_down(self.of(number), self.levels[number != self.one])[tree.leaves]
-        return sums
-
-    @property
-    def size(self) -> int:
-        return 1 + int(max(self.of_one.max(initial=-1), self.of_other.max(initial=-1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.crossed import Breakdown, Meeting, crossed
+from attributary.denoising.crossed import crossed
 from attributary.denoising.estimate import Estimate, Fit, unbiased, weights_of
+from attributary.denoising.meeting import Breakdown, Meeting
 from attributary.denoising.total import Total
 from attributary.errors import InputError
 from attributary.measurements import Measurements

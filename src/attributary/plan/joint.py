@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from attributary import budget, whole_files
-from attributary.denoising.common_top import common_top
-from attributary.denoising.crossed import LARGEST, Breakdown, Meeting, crossed
+from attributary.denoising.crossed import LARGEST, crossed
 from attributary.denoising.joint import meetings_of
+from attributary.denoising.meeting import Breakdown, Meeting, common_top
 from attributary.errors import InputError
 from attributary.plan.contributions import whole
 from attributary.plan.errors import PlanErrors

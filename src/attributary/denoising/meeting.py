@@ -1,11 +1,11 @@
-"""common_top: breakdowns that have their upper levels in common, and no other sums: joined there, then each by itself.
+"""meeting: breakdowns and the sums that they share; if these are upper levels alone, they are joined there.
 
 At the lowest common level every tree has an estimate from what is below it, z⇑; above it, figures of the same nodes.
 All of these are independent: combined, they are figures of one small tree, whose best counts go down every tree.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,43 @@ from attributary.measurements import combine
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
-if TYPE_CHECKING:
-    from attributary.denoising.crossed import Breakdown, Meeting
-
 CLASH = 1e-7  # of the largest difference: exact figures that are further apart contradict each other
+
+
+class Breakdown(NamedTuple):
+    """A tree, and a figure and its variance for each node, in the tree's order; the variance is inf if not measured."""
+
+    tree: Tree
+    noisy: Floats
+    variance: Floats
+
+
+class Meeting(NamedTuple):
+    """Two breakdowns, by their numbers, and which of the sums they share each of their leaves is part of.
+
+    Leaves are in the order of `Tree.leaves`; -1 is a leaf that is part of none. With `levels`, the sums are told of
+    the nodes of a level of each tree, in level order, and hold for all leaves below.
+    """
+
+    one: int
+    other: int
+    of_one: Ints
+    of_other: Ints
+    levels: tuple[int, int] | None = None
+
+    def of(self, number: int) -> Ints:
+        return self.of_one if number == self.one else self.of_other
+
+    def of_leaves(self, number: int, tree: Tree) -> Ints:
+        """The sums that leaves are part of."""
+        if self.levels is None:
+            return self.of(number)
+        sums: Ints = tree.hand_down(self.of(number), self.levels[number != self.one])[tree.leaves]
+        return sums
+
+    @property
+    def size(self) -> int:
+        return 1 + int(max(self.of_one.max(initial=-1), self.of_other.max(initial=-1)))
 
 
 def refuse_clash(apart: Floats, size: Floats) -> None:
@@ -27,7 +60,7 @@ def refuse_clash(apart: Floats, size: Floats) -> None:
         raise InputError("breakdowns contradict each other: exact figures (variance 0) do not sum to the same")
 
 
-def common_top(trees: Sequence[Tree], meetings: "Sequence[Meeting]") -> list[list[Ints]] | None:
+def common_top(trees: Sequence[Tree], meetings: Sequence[Meeting]) -> list[list[Ints]] | None:
     """Of each tree, level by level from the top, where its nodes stand in the first tree.
 
     None where breakdowns meet in sums that are not nodes of both, or meet at different levels.
@@ -58,7 +91,7 @@ def common_top(trees: Sequence[Tree], meetings: "Sequence[Meeting]") -> list[lis
     return each
 
 
-def joined_above(breakdowns: "Sequence[Breakdown]", tops: list[list[Ints]]) -> list[tuple[Floats, Floats]]:
+def joined_above(breakdowns: Sequence[Breakdown], tops: list[list[Ints]]) -> list[tuple[Floats, Floats]]:
     """The best counts and variances of breakdowns with this common top, in the order of each tree."""
     first, level, ups = breakdowns[0].tree, len(tops[0]) - 1, []
     top = first.above(level + 1)
