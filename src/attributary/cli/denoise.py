@@ -21,10 +21,10 @@ from attributary.cli.options import (
     quiet,
     threads,
 )
-from attributary.cli.printing import say, warn_first
-from attributary.cli.progress import stages
+from attributary.cli.printing import place_of, say, stages, warn_first
 from attributary.cli.reading import answered, refuse_inputs
 from attributary.errors import InputError
+from attributary.types import Arrow
 
 FORMATS = ["csv", "tsv", "xlsx", "parquet", "arrow", "arrows"]
 TREE = "tree.parquet"
@@ -143,9 +143,8 @@ def denoise(
         write_table(made, output, format_)
     joined = isinstance(denoised, JointDenoised)
     warn_first("" if quiet or joined else denoised.misfit)
-    words = words_of(made)
-    if words:
-        say(f"{'standard output' if output == '-' else output}: {words}", always=True)
+    if words := words_of(made):
+        say(f"{place_of(output)}: {words}", always=True)
     if joined and not quiet:
         for name, part in denoised.breakdowns.items():
             say(f"\n{name}")
@@ -155,7 +154,7 @@ def denoise(
         print_estimates(denoised.quantities(confidence), made.num_rows, output, denoised.notes)
 
 
-def _names(table: Any, levels: str | None) -> list[str] | None:
+def _names(table: Arrow, levels: str | None) -> list[str] | None:
     """The columns that a user names with commas, which may have blanks around them."""
     names = table.column_names
     return None if levels is None else [name if name in names else name.strip() for name in levels.split(",")]
@@ -183,7 +182,6 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[s
 
 def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: dict[str, Any]) -> Any:
     """Summary reports of several breakdowns, denoised together."""
-    from attributary.errors import InputError
     from attributary.pipeline.breakdowns import denoise_breakdowns, refuse_estimator
     from attributary.tables import read_table
 

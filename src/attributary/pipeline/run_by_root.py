@@ -18,10 +18,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from attributary import rmsre
+from attributary.arrow import pa, pc
 from attributary.budget import METHODS
 from attributary.estimates import MEASURE, USUAL
 from attributary.estimators import Estimator
