@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 else:  # Arrow is imported where it is used
     Arrow = Cells = object
 
+Record: TypeAlias = dict[str, Any]  # an object of TOML or JSON, or a row, by the names of its values
 Frame: TypeAlias = Any  # of Arrow, pandas, polars or DuckDB, or a dictionary of columns
 
 COUNT = "count"  # the measure that counts conversions, and that of tables which name none

@@ -25,7 +25,7 @@ from attributary.cli.printing import say, warn_first
 from attributary.cli.progress import stages
 from attributary.cli.reading import answered, refuse_inputs
 from attributary.errors import InputError
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 FORMATS = ["csv", "tsv", "xlsx", "parquet", "arrow", "arrows"]
 TREE = "tree.parquet"
@@ -118,7 +118,7 @@ def denoise(
     from attributary.tables.table_columns import words_of
 
     chosen = chosen_estimator(estimator, joint, whole, prior)
-    how: dict[str, Any] = {
+    how: Record = {
         "estimator": chosen,
         "prior": prior,
         "protected": protected,
@@ -162,7 +162,7 @@ def _names(table: Arrow, levels: str | None) -> list[str] | None:
     return None if levels is None else [name if name in names else name.strip() for name in levels.split(",")]
 
 
-def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[str, Any]) -> Any:
+def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record) -> Any:
     """Summary reports denoised by the plans in files, each on the tree that it was queried by."""
     from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
     from attributary.pipeline.read_tree import read_queried
@@ -182,7 +182,7 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[s
     return denoise_batches(every, stage=stage, **how)
 
 
-def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: dict[str, Any]) -> Any:
+def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> Any:
     """Summary reports of several breakdowns, denoised together."""
     from attributary.errors import InputError
     from attributary.pipeline.breakdowns import denoise_breakdowns, refuse_estimator
@@ -240,7 +240,7 @@ def _tree_beside(paths: list[str]) -> str:
     return there
 
 
-def _refuse_mixtures(files: tuple[str, ...], tree: tuple[str, ...], of_table: dict[str, Any]) -> None:
+def _refuse_mixtures(files: tuple[str, ...], tree: tuple[str, ...], of_table: Record) -> None:
     """Refuses what is neither a table nor a plan with its summary report, and mixtures of both."""
     options = [name for name, value in of_table.items() if value not in (None, False, (), "")]
     if len(files) == 1:

@@ -25,6 +25,7 @@ from attributary.cli.progress import reading_bar, stages
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import sole_writer
 
 if TYPE_CHECKING:
@@ -160,9 +161,7 @@ def run(
         say(line)
 
 
-def _on_spark(
-    asks: "Spec", folder: str, how: dict[str, Any], output: str, seed: int | None, again: bool, quiet: bool
-) -> None:
+def _on_spark(asks: "Spec", folder: str, how: Record, output: str, seed: int | None, again: bool, quiet: bool) -> None:
     """Runs on a cluster, and prints what it came to."""
     from attributary.cli.print_results import print_counts, print_estimates, print_plan
     from attributary.pipeline.spark_run import run_spark

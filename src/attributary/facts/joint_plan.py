@@ -1,9 +1,8 @@
 """Joint plan: what each of several breakdowns has of one budget, and what it costs the others."""
 
-from typing import Any
-
 from attributary.facts.numerals import Line, Table, percent
 from attributary.plan.joint import JointPlan
+from attributary.types import Record
 
 API_KEYS = 20  # of one source, as browsers take them
 
@@ -54,7 +53,7 @@ def lines(plan: JointPlan) -> list[Line]:
     return [*made, Line("keys", keys, too_many)]
 
 
-def as_data(plan: JointPlan) -> dict[str, Any]:
+def as_data(plan: JointPlan) -> Record:
     """The same figures by name, as --summary has them."""
     return {
         "error": plan.error,

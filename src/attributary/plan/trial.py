@@ -29,7 +29,7 @@ from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
 from attributary.spec.privacy_unit import PrivacyLoss
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Floats, Ints, Record
 
 KEPT = 64  # answers to earlier questions
 MOST_BY_NODE = 1_000_000  # nodes whose errors are compared one by one
@@ -97,7 +97,7 @@ class Trial:
 
     def contribution(self, spec: Spec, share: Floats) -> Ints:
         """Shares as the whole numbers that a plan would contribute."""
-        row: Ints = contributions([self._question(spec)], [Shares(share)]).default[0]
+        row: Ints = contributions([self._question(spec)], [Shares(share)])[0].default
         return row
 
     def shares(self, spec: Spec, method: str = "optimal") -> Floats:
@@ -188,7 +188,7 @@ class Trial:
 
         return self._kept(("weights", spec.tau, spec.weights), made)
 
-    def _nodes(self, spec: Spec, variance: Floats) -> list[dict[str, Any]]:
+    def _nodes(self, spec: Spec, variance: Floats) -> list[Record]:
         """How many nodes each level has, and its median, largest and worst ones, unless the tree is very large."""
         tree, q = self.tree, self._question(spec)
         if len(tree) > MOST_BY_NODE:
