@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from glob import has_magic
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -25,9 +25,10 @@ from attributary.cli.printing import say, warn_first
 from attributary.cli.progress import stages
 from attributary.cli.reading import answered, refuse_inputs
 from attributary.errors import InputError
+from attributary.tables.table_source import Format
 from attributary.types import Arrow, Record
 
-FORMATS = ["csv", "tsv", "xlsx", "parquet", "arrow", "arrows"]
+FORMATS = list(get_args(Format))
 TREE = "tree.parquet"
 
 ABOUT = """Turn noisy figures of any tree into the best figures that add up.

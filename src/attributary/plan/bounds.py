@@ -70,7 +70,6 @@ class BoundedCase:
         questions: Sequence[Problem],
         limits: ChosenLimits,
         equal: Sequence[Shares],
-        targets: Sequence[Target],
         *,
         together: bool = False,
         unseen: bool = False,
@@ -86,8 +85,7 @@ class BoundedCase:
         built = [_rows(each, by_root) for each in questions]
         rows = tuple(replace(one, fixed=np.zeros_like(q.fixed)) for _, one in built)
         judged = [
-            _bounds(q, *each, limits, k, targets, unseen)
-            for k, (q, each) in enumerate(zip(questions, built, strict=True))
+            _bounds(q, *each, limits, k, unseen) for k, (q, each) in enumerate(zip(questions, built, strict=True))
         ]
         keep = (q.new, packed(held, by_root=False)) if held and by_root and q.new.any() else None
         weights, bounds = zip(*judged, strict=True)
@@ -254,10 +252,10 @@ def _bounds(
     rows: LevelBudgets,
     limits: ChosenLimits,
     k: int,
-    targets: Sequence[Target],
     unseen: bool,
 ) -> tuple[Floats, tuple[Bound, ...]]:
     """The weights of the goal and of each error that has a bound, and the bounds, of a measure."""
+    targets = q.spec.targets
     tree, forest, names = problem.tree, rows.objective.forest, [*q.spec.levels[: problem.tree.depth], q.measure.name]
     heads = tree.slice(int(tree.total) if tree.depth > int(tree.total) else 0)
     most = np.broadcast_to(limits.most, heads.stop - heads.start)
@@ -333,13 +331,13 @@ def bounded_shares(
     """
     spec, default, first = questions[0].spec, list(share), near[0] if near else None
     if spec.split_by is not None:
-        case = BoundedCase.of(questions, limits, equal, spec.targets, together=True, least=least)
+        case = BoundedCase.of(questions, limits, equal, together=True, least=least)
         start = packed(share, by_root=False)
         if first is None or not questions[0].new.any():  # else the least ε was found with the first as default split
             first = case.within(start, spec.epsilon, nearest=False, near=first).share
         default = default if first is start else case.shares(first)
         near = near or [first]
-    case = BoundedCase.of(questions, limits, equal, spec.targets, least=least, held=default)
+    case = BoundedCase.of(questions, limits, equal, least=least, held=default)
     start = packed(share, case.by_root)
     within = case.within(start, spec.epsilon, near=near[-1] if near else None)
     bounded = list(share) if within.share is start else case.shares(within.share)
@@ -413,9 +411,7 @@ def needed_epsilon(
     spec, near = questions[0].spec, list[Floats]()
     epsilon, held = spec.epsilon, None
     for together in (True, False) if spec.split_by is not None else (False,):
-        case = BoundedCase.of(
-            questions, limits, equal, spec.targets, together=together, unseen=True, least=least, held=held
-        )
+        case = BoundedCase.of(questions, limits, equal, together=together, unseen=True, least=least, held=held)
         epsilon, found = case.least_epsilon(epsilon, near[0] if near else None)
         near.append(found.share)
         held = case.shares(found.share)
@@ -502,4 +498,4 @@ def _of(case: BoundedCase, questions: Sequence[Problem]) -> BoundedCase:
     """The same bounds for other questions."""
     equal = in_parts(questions, [shares(q, "equal") for q in questions])
     least = case.layout.least[: len(questions[0].fixed)]
-    return BoundedCase.of(questions, case.limits, equal, questions[0].spec.targets, least=least)
+    return BoundedCase.of(questions, case.limits, equal, least=least)

@@ -399,7 +399,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             [spec.terms.kind, *(spec.api or ApiSection()).told_apart_by, spec.noise, spec.l1, self.levels],
             [attribute.model_dump(mode="json", include=DOMAIN, exclude_none=True) for attribute in spec.attributes],
             [
-                (m.source, s.name, s.clip, s.default, s.roots, *["refunds"] * bool(m.refunds))
+                (m.source, s.name, s.clip, s.default, s.roots, *m.told_apart_by)
                 for m, s in zip(spec.asked, self.measures, strict=True)
             ],
             [self.most(), {root: self.most(root) for root in self.roots}],

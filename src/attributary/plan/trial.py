@@ -26,7 +26,7 @@ from attributary.plan.privacy import PrivacyWords, privacy_words, spent
 from attributary.plan.problem import Problem, Shares, shares
 from attributary.prior import Prior
 from attributary.spec import Spec
-from attributary.spec.measure import EQUAL, Target
+from attributary.spec.measure import EQUAL
 from attributary.spec.privacy_unit import PrivacyLoss
 from attributary.tree import Tree
 from attributary.types import Floats, Ints, Record
@@ -139,9 +139,9 @@ class Trial:
         """The bounds of a spec. What goes over all nodes is kept: only the bounds move with the sliders."""
 
         def every_level() -> BoundedCase:
-            levels = [Target(level, 1.0, None) for level in spec.levels[: self.tree.depth]]
+            every = spec.without_targets().with_targets(dict.fromkeys(spec.levels[: self.tree.depth], 1.0))
             one = ChosenLimits((1.0,), np.array([spec.given_limit or 1]), {})
-            return BoundedCase.of([self._question(spec)], one, [Shares(self.shares(spec, "equal"))], levels)
+            return BoundedCase.of([self._question(every)], one, [Shares(self.shares(spec, "equal"))])
 
         case = self._kept(("case", spec.guard, spec.neighbours, spec.tau, spec.weights, spec.noise), every_level)
         wanted, bounds = {target.name: target for target in spec.targets}, []

@@ -223,7 +223,7 @@ def _spec(rows: list[Record], sides: dict[str, str], across: str, panels: list[s
     y: VegaLite = {"type": "quantitative", "scale": {"zero": True}, "axis": percents}
     if all(r["error"] > 0 for r in rows):  # from a little below the least error to the end of the longest line
         least = min(r["error"] for r in rows)
-        y = log_axis([least, *(r.get("high", r["error"]) for r in rows)], (1 / 1.6, 1.1), **percents)
+        y = log_axis([least, *(r["high"] if "high" in r else r["error"] for r in rows)], (1 / 1.6, 1.1), **percents)
         y["scale"]["clamp"] = True
     error = {"field": "error", **y}
     legend = {"columns": 2 if narrow else 3, "symbolOpacity": 1, "labelLimit": 400}

@@ -154,6 +154,11 @@ class Measure(Targets):
         return -1 if self.refunds else 1
 
     @property
+    def told_apart_by(self) -> tuple[str, ...]:
+        """What decides how its sums are to be read, for the fingerprint of a plan."""
+        return ("refunds",) * bool(self.refunds)
+
+    @property
     def limit(self) -> float | None:
         """Where a value is clipped, 1 for counts; None where the plan chooses."""
         if self.is_count:
