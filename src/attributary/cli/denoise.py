@@ -21,8 +21,7 @@ from attributary.cli.options import (
     quiet,
     threads,
 )
-from attributary.cli.printing import say, warn_first
-from attributary.cli.progress import stages
+from attributary.cli.printing import place_of, say, stages, warn_first
 from attributary.cli.reading import answered, refuse_inputs
 from attributary.errors import InputError
 from attributary.tables.table_source import Format
@@ -145,9 +144,8 @@ def denoise(
         write_table(made, output, format_)
     joined = isinstance(denoised, JointDenoised)
     warn_first("" if quiet or joined else denoised.misfit)
-    words = words_of(made)
-    if words:
-        say(f"{'standard output' if output == '-' else output}: {words}", always=True)
+    if words := words_of(made):
+        say(f"{place_of(output)}: {words}", always=True)
     if joined and not quiet:
         for name, part in denoised.breakdowns.items():
             say(f"\n{name}")
@@ -185,7 +183,6 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record
 
 def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> Any:
     """Summary reports of several breakdowns, denoised together."""
-    from attributary.errors import InputError
     from attributary.pipeline.breakdowns import denoise_breakdowns, refuse_estimator
     from attributary.tables import read_table
 

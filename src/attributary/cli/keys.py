@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import flag, option, quiet
-from attributary.cli.printing import console, print_table, say
-from attributary.cli.progress import stages
+from attributary.cli.printing import Out, print_table, say, stages
 from attributary.cli.reading import check_folder, refuse_inputs
 from attributary.cli.summary_file import fact
 from attributary.errors import InputError, brief
@@ -187,7 +186,7 @@ def _whole(text: str) -> int:
 
 def _print_layout(clients: "Clients", path: str) -> None:
     """Prints how keys are laid out, and whether they are new."""
-    out = console()
+    out = Out()
     out.print(f"{path}: {clients.heading}")
     if clients.table:
         print_table(out, [list(row) for row in clients.table])

@@ -20,8 +20,7 @@ from attributary.cli.options import (
     prior_options,
     quiet,
 )
-from attributary.cli.printing import console, muted, print_table, say, warn_first
-from attributary.cli.progress import reading_bar, stages
+from attributary.cli.printing import Out, muted, print_table, reading_bar, say, stages, warn_first
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError
@@ -152,7 +151,7 @@ def run(
     if losses := done.breakdowns[0].losses:
         table = loss_table(losses)
         say(f"\n{table.caption}: {NOT_PROTECTED}")
-        print_table(console(), [table.heads, *table.rows])
+        print_table(Out(), [table.heads, *table.rows])
         fact(losses=[loss._asdict() for loss in losses])
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     for name, error in done.errors.items():

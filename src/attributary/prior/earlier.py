@@ -239,10 +239,10 @@ class Profile:
         paid = {times: each * factor for times, each in self.paid.items()}
         return replace(self, number=self.number * factor, value=value, beyond=beyond, paid=paid)
 
-    def paying(self, conversions: int) -> "Profile":
-        """The profile if an API's budgets paid for so many conversions of a device."""
-        if not self.paid:
-            return self
+    def paying(self, conversions: int | None) -> "Profile":
+        """The profile if an API's budgets paid for so many conversions of a device; None: for all of them."""
+        if not self.paid or conversions is None:
+            return replace(self, number=self.number + self.beyond.get(COUNT, 0.0), beyond={}) if self.paid else self
         most = max(self.paid)
         if conversions not in self.paid and conversions < most:
             known = ", ".join(map(str, sorted(self.paid)))
@@ -316,7 +316,7 @@ def _profile(tree: Tree, spec: Spec, table: Arrow, rows: Match) -> Profile:
             if of + BEYOND in columns
         },
         {int(name[len(AT) :]): _numbers(table, name)[here] for name in table.column_names if name.startswith(AT)},
-    )
+    ).paying(spec.paid)
 
 
 def _numbers(table: Arrow, name: str, some_empty: bool = False, signed: bool = False) -> Floats:

@@ -40,9 +40,9 @@ class AskedBreakdown(Section):
     )
     weight: float = Field(
         default=1.0,
-        gt=0,
+        ge=0,
         allow_inf_nan=False,
-        description="how much its errors weigh beside other breakdowns', above 0",
+        description="how much its errors weigh beside other breakdowns'; 0 if it is to help them only",
     )
     name: Annotated[str, AfterValidator(_title)] | None = Field(
         default=None, description="what tables and pages call it; without one, its attributes"
@@ -94,6 +94,8 @@ def wrong_breakdowns(given: Mapping[str, Any], attributes: list[Record], terms: 
         if name is not None and name in called[:i]:
             rule = f"breakdowns differ; {name!r} is the name of breakdown[{called.index(name) + 1}] too: leave one out"
             yield Mistake(("breakdown", i), rule)
+    if all(_weight(each) == 0 for each in listed):
+        yield Mistake("breakdown", "have weights, of which one is above 0; all are 0")
     for i, each in enumerate(attributes):
         if not any(each.get("name") in names for names in asked):
             yield Mistake(("attribute", i), f"is in no breakdown: add {each.get('name')!r} to one, or leave it out")
@@ -128,6 +130,10 @@ def _name_of(attribute: Any) -> Any:
 def _attributes_of(breakdown: Any) -> tuple[Any, ...]:
     names = breakdown.get("attributes") if isinstance(breakdown, dict) else getattr(breakdown, "attributes", ())
     return tuple(names) if isinstance(names, list | tuple) else ()
+
+
+def _weight(breakdown: Any) -> Any:
+    return breakdown.get("weight", 1.0) if isinstance(breakdown, dict) else getattr(breakdown, "weight", 1.0)
 
 
 def _called(breakdown: Any) -> str | None:
