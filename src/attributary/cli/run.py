@@ -24,6 +24,7 @@ from attributary.cli.printing import Out, muted, print_table, reading_bar, say, 
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import sole_writer
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def run(
 
 
 def _print_parts(
-    asks: "Spec", done: "SparkRun | RunByRoot", shown: "ReportInputs", how: dict[str, Any], output: str, quiet: bool
+    asks: "Spec", done: "SparkRun | RunByRoot", shown: "ReportInputs", how: Record, output: str, quiet: bool
 ) -> None:
     """Prints what a run in parts came to."""
     from attributary.cli.print_results import print_counts, print_estimates, print_plan
