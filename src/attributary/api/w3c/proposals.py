@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from attributary import budget
 from attributary.api.w3c.index_layout import used_levels
 from attributary.api.w3c.schemes import (
     SCHEMES,
@@ -29,6 +28,8 @@ from attributary.api.w3c.schemes import (
     section_of,
 )
 from attributary.budget import METHODS
+from attributary.budget.problem import BudgetProblem, PlainOptions
+from attributary.budget.split import LevelBudgets
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.contributions import Contributions, contributions
@@ -168,16 +169,27 @@ def improved(q: Problem, whole: Contributions, keep: Collection[str] = ()) -> Co
     """The same contributions, or better ones where they are few; levels with fixed shares stay as they are."""
     if q.spec.budget > FEW or whole.nodes is not None:
         return whole
+    known = q.weights if whole.roots is None else q.of_known_heads(q.weights)
+    return _improved(q, whole, keep, judge(q, known), judge(q, q.weights, True) if _own(q, whole) else None)
+
+
+def _own(q: Problem, whole: Contributions) -> bool:
+    """Whether roots have rows of their own that are judged one by one."""
+    return whole.roots is not None and q.by_root
+
+
+def _improved(
+    q: Problem, whole: Contributions, keep: Collection[str], tree: "Judge", roots: "Judge | None"
+) -> Contributions:
     free = np.isnan(q.fixed)
     free[0] &= not (q.spec.total and q.spec.split_by is not None)  # one key that all roots feed
     least = np.array([level in (*keep, q.spec.levels[-1]) for level in q.spec.levels], np.int64)
-    weights = q.weights if whole.roots is None else q.of_known_heads(q.weights)
     most = q.limit, q.spec.first_unknown
-    default = _descend(whole.default, lambda rows: np.array([_expected(q, rows, weights).tree]), free, least, most)
-    if whole.roots is None or not q.by_root:
+    default = _descend(whole.default, lambda rows: tree(q, rows), free, least, most)
+    if roots is None or whole.roots is None:
         return replace(whole, default=default)
-    roots = _descend(whole.roots[0], lambda rows: _expected(q, rows, q.weights).roots, free, least, most)
-    return replace(whole, default=default, roots=roots[None])
+    own = _descend(whole.roots[0], lambda rows: roots(q, rows), free, least, most)
+    return replace(whole, default=default, roots=own[None])
 
 
 def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> Spec:
@@ -188,14 +200,16 @@ def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> S
     """
     improve, keep, tried = not METHODS[wishes.method].fixed, wishes.keep, dict[int, tuple[float, float]]()
     stated = q.fixed if improve else share.rows(q.tree)
+    tree = judge(q, q.weights)
+    known = tree if share.roots is None else judge(q, q.of_known_heads(q.weights))
+    roots = judge(q, q.weights, True) if share.roots is not None and q.by_root else None
     for number in range(min(len({*keep, q.spec.levels[-1]}), most), most + 1):
         spec = with_credits(q.spec, number)
         asked = replace(q, spec=spec)
         whole = contributions([asked], [share], rounding=wishes.rounding, keep=keep)
-        whole = improved(asked, whole, keep) if improve else whole
+        whole = _improved(asked, whole, keep, known, roots) if improve else whole
         rows = whole.default if whole.roots is None else whole.roots[0]
-        errors = _expected(asked, rows, q.weights)
-        error = float(np.nanmedian(errors.roots)) if q.by_root else errors.tree
+        error = float(np.nanmedian((roots or tree)(asked, rows)))
         missed = np.nansum(np.abs(rows / number - stated), axis=1).max()
         tried[number] = round(float(missed), 9), error
     least, lowest = min(tried.values())
@@ -209,13 +223,34 @@ def with_credits(spec: Spec, number: int) -> Spec:
     return spec.model_copy(update={"l1": number, "epsilon_or_auto": micro / MICRO})
 
 
-def _expected(q: Problem, rows: Ints, weights: Floats | None) -> budget.Expected:
-    """What to expect of contributions by level, of one row for all heads or of one for each."""
+Judge = Callable[[Problem, Ints], Floats]  # of a spec's credits: the tree's error of one row, or each root's of its own
+
+
+def judge(q: Problem, weights: Floats | None, own: bool = False) -> Judge:
+    """What rows of contributions mean, of unbiased estimates worked out on classes of nodes that are alike."""
     spec, top = q.spec, int(q.spec.total)
-    heads = q.tree.slice(top)
-    every = np.broadcast_to(rows, (heads.stop - heads.start, rows.shape[1]))
-    noise = spec.noise_model.variance(q.tree.spread(every, top, rest=True) * (spec.epsilon / spec.l1))
-    return q.expected(noise, weights)
+    if q.expects is not None:
+        heads = q.tree.slice(top)
+
+        def with_prior(asked: Problem, rows: Ints) -> Floats:
+            every = np.broadcast_to(rows, (heads.stop - heads.start, rows.shape[1]))
+            budget = asked.tree.spread(every, top, rest=True) * (asked.spec.epsilon / asked.spec.l1)
+            errors = asked.expected(asked.spec.noise_model.variance(budget), weights)
+            return errors.roots if own else np.array([errors.tree])
+
+        return with_prior
+    options = PlainOptions(l1=spec.l1, by_root=own, pooled=not own, total=spec.total, metric=spec.weigh)
+    options["noise"] = spec.noise_model
+    budgets = LevelBudgets.of(BudgetProblem.of(q.tree, q.prior.mean, spec.epsilon, q.tau, weights, **options))
+
+    def on_classes(asked: Problem, rows: Ints) -> Floats:
+        objective = replace(budgets.objective, model=asked.spec.noise_model)
+        at = replace(budgets, objective=objective)
+        table = rows.T[None] * (asked.spec.epsilon / asked.spec.l1)
+        errors: Floats = np.sqrt(at.errors(at.pack(table))[0])
+        return np.where(errors > 0, errors, np.nan) if own else errors
+
+    return on_classes
 
 
 def _descend(rows: Ints, errors: Callable[[Ints], Floats], free: Floats, least: Ints, most: tuple[float, int]) -> Ints:
