@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attributary.arrow import pa
 from attributary.changes.period_files import ASSUMED, PeriodOrder, in_order, pair_names, period_files, table_of_period
 from attributary.changes.what_changed import (
     TESTS,
@@ -262,8 +263,6 @@ def _order(said: dict[str, dict[str, str]]) -> PeriodOrder:
 
 def _union(named: list[tuple[str, Estimates]]) -> Tree:
     """A tree with the nodes of all periods, those of the last one first."""
-    import pyarrow as pa
-
     (last, est), *others = reversed(named)
     tree = est.tree
     for name, other in others:

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from attributary.arrow import pa, pc
 from attributary.tables.number_form import BELOW as BOUND
 from attributary.tables.number_form import plain_numbers
 from attributary.tables.table_columns import is_text_type, with_cells

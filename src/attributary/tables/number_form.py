@@ -12,9 +12,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from attributary.arrow import pa, pc
 from attributary.errors import InputError
 from attributary.tables.table_columns import (
     FIRST,

@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
-from pyarrow import csv, feather, ipc, parquet
-
+from attributary.arrow import csv, feather, ipc, pa, parquet
 from attributary.errors import InputError
 from attributary.tables.as_written import names_of_nodes, rows_of_nodes
 from attributary.tables.table_columns import without_views

@@ -9,10 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import ipc, parquet
 
+from attributary.arrow import ipc, pa, parquet, pc
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
 from attributary.tables.as_written import LEVELS
