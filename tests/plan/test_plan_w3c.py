@@ -276,7 +276,7 @@ def test_a_scheme_that_measures_nothing_of_some_nodes_costs_an_endless_error_in_
 @pytest.mark.parametrize("weigh", ["nodes", "counts"])
 def test_credits_are_judged_as_plans_are(scheme: str, weigh: str) -> None:
     """What candidates are judged by, on classes of nodes, is what `budget.expected` says of all nodes."""
-    asks = spec(scheme, day=True, weights=weigh)
+    asks = spec(scheme, day=True, weights=weigh, split_by="campaign")
     tree, known = forest(asks, 5)
     q, rng = Problem.of(asks, tree, known), np.random.default_rng(0)
     counts = known.mean if weigh == "counts" else None
