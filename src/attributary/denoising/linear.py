@@ -27,9 +27,9 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     return count, variance
 
 
-def downward(tree: Tree, count: Floats, variance: Floats) -> None:
-    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; those of the roots are so already."""
-    for level in range(tree.depth - 1):
+def downward(tree: Tree, count: Floats, variance: Floats, start: int = 0) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; down to level `start`, they are so."""
+    for level in range(start, tree.depth - 1):
         family = Family(tree, level)
         if family.size:
             c = family.children

@@ -11,13 +11,14 @@ from attributary.facts.evaluation import Point, error_tables, method_tables, pai
 from attributary.html import html_table
 from attributary.report.chart import Chart, VegaLite, alone, to_file
 from attributary.report.curves import chart
+from attributary.types import Arrow, Record
 
 WIDE = 760  # of a figure
 
 KEYS = ("dataset", "tree", "measure", "limits", "method", "noise", "epsilon", "tau", "level")
 
 
-def keys(table: Any) -> list[str]:
+def keys(table: Arrow) -> list[str]:
     """The columns that say what a row is of."""
     return [name for name in KEYS if name in table.column_names]
 
@@ -30,7 +31,7 @@ class Evaluation:
     of every draw of noise, for each simulated row.
     """
 
-    table: Any
+    table: Arrow
     draws: Any = None
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -47,9 +48,9 @@ class Evaluation:
         """Whether the tables are the same to the last digit."""
         return bool(self.table.equals(other.table))
 
-    def to_pylist(self) -> list[dict[str, Any]]:
+    def to_pylist(self) -> list[Record]:
         """The rows as dictionaries."""
-        rows: list[dict[str, Any]] = self.table.to_pylist()
+        rows: list[Record] = self.table.to_pylist()
         return rows
 
     @cached_property
@@ -67,7 +68,7 @@ class Evaluation:
         """The squared errors of an error's draws; none where nothing was drawn."""
         return self._by_point.get(tuple(getattr(point, name) for name in keys(self.table)), [])
 
-    def compare(self, method: str, against: str) -> list[dict[str, Any]]:
+    def compare(self, method: str, against: str) -> list[Record]:
         """How much larger or smaller a method's error is than another's, at every point where both were simulated.
 
         `change` is relative (−0.1: a tenth less), and `standard_error` is that of the paired difference: both met the

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
+from attributary.types import Values
 
 LARGEST = 2**32 - 1  # numerator and denominator of a rate: their products then fit 64 bits
 CHUNK = 2**15  # candidates at a time: a chunk's arrays stay in the cache, whatever the size asked for
@@ -30,8 +31,8 @@ class Entropy(Protocol):
 @overload
 def dlap_variance(a: Fraction | float) -> float: ...
 @overload
-def dlap_variance(a: NDArray[Any]) -> NDArray[np.float64]: ...
-def dlap_variance(a: Fraction | float | NDArray[Any]) -> float | NDArray[np.float64]:
+def dlap_variance(a: Values) -> NDArray[np.float64]: ...
+def dlap_variance(a: Fraction | float | Values) -> float | NDArray[np.float64]:
     """The variance of DLap(a), 1/(2·sinh²(a/2)).
 
     For a single number, of the noise that `sample_dlap(a, ...)` draws, at `rate(a)`; an array is taken as it is.
@@ -46,7 +47,7 @@ def dlap_variance(a: Fraction | float | NDArray[Any]) -> float | NDArray[np.floa
     return np.asarray(variance) if isinstance(a, np.ndarray) else float(variance)
 
 
-def dlap_log_likelihood(k: NDArray[Any], a: NDArray[np.float64]) -> NDArray[np.float64]:
+def dlap_log_likelihood(k: Values, a: NDArray[np.float64]) -> NDArray[np.float64]:
     """log P(k) = log tanh(a/2) − a·|k|, for rates above 0."""
     value: NDArray[np.float64] = np.log(np.tanh(a / 2)) - a * np.abs(k)
     return value
@@ -88,13 +89,17 @@ def sample_dlap(a: Fraction | float, size: int | tuple[int, ...], rng: Entropy |
     """
     read = reader(rng)
     s, t = rate(a).as_integer_ratio()
+    return filled(size, lambda left: _accepted(s, t, min(CHUNK, 2 * left + 8), read))
+
+
+def filled(size: int | tuple[int, ...], accepted: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Draws from what is `accepted` time and again, given how many are left to draw."""
     draws = np.empty(size, np.int64)
     flat, done = draws.reshape(-1), 0
     while done < flat.size:
-        accepted = _accepted(s, t, min(CHUNK, 2 * (flat.size - done) + 8), read)
-        accepted = accepted[: flat.size - done]  # the surplus goes by its place, never by its value
-        flat[done : done + accepted.size] = accepted
-        done += accepted.size
+        some = accepted(flat.size - done)[: flat.size - done]  # the surplus goes by its place, never by its value
+        flat[done : done + some.size] = some
+        done += some.size
     return draws
 
 

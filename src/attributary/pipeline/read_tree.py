@@ -1,7 +1,7 @@
 """read_tree: the tree to query, from the impressions that occurred or from counts, and the prior on it."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from attributary.tables import read_table
 from attributary.tables.table_columns import arrow_table, column, of_label
 from attributary.tree import Tree
 from attributary.tree.paths import text_labels
+from attributary.types import Arrow, Cells
 
 COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it
 
@@ -39,7 +40,7 @@ def read_tree_and_prior(
     tree_path: str | None,
     prior_path: str | None,
     protected: bool,
-    table: Any = None,
+    table: Arrow = None,
     breakdown: str = "",
 ) -> TreeAndPrior:
     """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's.
@@ -65,7 +66,7 @@ def read_tree_and_prior(
     return TreeAndPrior(tree, read_prior(spec, tree, prior_path, protected, table))
 
 
-def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
+def _tree(spec: Spec, known: list[str], table: Arrow, path: str) -> Tree:
     if not known:
         return spec.tree()
     if HISTORY.encode() in (table.schema.metadata or {}):  # what is queried is what the last period had
@@ -100,7 +101,7 @@ def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
     return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
 
 
-def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Any]:
+def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Arrow]:
     tables = {}
     for path in paths:
         if "://" in path:
@@ -116,13 +117,13 @@ def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str
     return tables
 
 
-def _tree_of(spec: Spec, tables: dict[str, Any]) -> Tree:
+def _tree_of(spec: Spec, tables: dict[str, Arrow]) -> Tree:
     paths = list(tables)
     with refused(paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"):
         return queried_tree(spec, list(tables.values()))
 
 
-def _partitioned(table: Any, path: str) -> Any:
+def _partitioned(table: Arrow, path: str) -> Arrow:
     """The table with the columns that the file's folders are named after, as counting reads them."""
     for name, cell in partition(path).items():
         if name not in table.column_names:
@@ -130,7 +131,7 @@ def _partitioned(table: Any, path: str) -> Any:
     return table
 
 
-def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
+def queried_tree(spec: Spec, tables: Sequence[Arrow]) -> Tree:
     """The tree of the impressions in some tables, or of counts; known attributes as they occur, unknown ones in full.
 
     Rows of impressions are labelled as in counts: what is missing is `missing`. In a table of nodes, an empty cell
@@ -149,7 +150,7 @@ def known_columns(spec: Spec, columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(name if name in columns else a.name for a, name in zip(spec.known, names, strict=True))
 
 
-def _labels(spec: Spec, table: Any) -> Any:
+def _labels(spec: Spec, table: Arrow) -> Arrow:
     """The known attributes of a table's rows, as text, dictionary-coded."""
     each = zip(spec.known, known_columns(spec, table.column_names), strict=True)
     if has_nodes(table.column_names):
@@ -157,6 +158,6 @@ def _labels(spec: Spec, table: Any) -> Any:
     return pa.table({a.name: _column(table, name, a, spec.logs or Logs()) for a, name in each})
 
 
-def _column(table: Any, name: str, attribute: Attribute, logs: Logs) -> Any:
+def _column(table: Arrow, name: str, attribute: Attribute, logs: Logs) -> Cells:
     labels, code = label_codes(table, name, attribute, logs)
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -34,12 +34,14 @@ from attributary.logs.spark import Spark, any_pandas, spark_errors
 from attributary.logs.spark_folder import SparkFolder, spark_folder
 from attributary.noise import blocks
 from attributary.noise.blocks import (
+    ROOM,
     TOP,
     BlockEntropy,
     Codes,
     block_number,
     codes_by_level,
     label_hashes,
+    own_block,
     path_codes,
 )
 from attributary.pipeline.breakdowns import by_breakdown
@@ -54,6 +56,7 @@ from attributary.spec.attribute import Attribute
 from attributary.tables import write_table
 from attributary.tables.table_columns import SEEDED, plain, with_column
 from attributary.tree import Tree
+from attributary.types import Arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,7 +76,7 @@ class CountTask:
     period: Period
     earlier: Period | None = None
 
-    def counted(self, rows: Any) -> tuple[Counts, Counts | None] | None:
+    def counted(self, rows: Arrow) -> tuple[Counts, Counts | None] | None:
         """The counts of groups of rows, as an Arrow table, and those before; None where these alone have any."""
         now, then = (rows.filter(pc.equal(rows.column(BEFORE), earlier)) for earlier in (False, True))
         if not now.num_rows:
@@ -95,12 +98,12 @@ class CountTask:
                 codes[-1][has] = path.astype(np.int64)
             yield pa.RecordBatch.from_arrays([*batch.columns, *codes], [*batch.schema.names, *self.paths])
 
-    def _hashes(self, table: Any, column: str, attribute: Attribute) -> Codes:
+    def _hashes(self, table: Arrow, column: str, attribute: Attribute) -> Codes:
         by_label = attribute.calendar is None
         made = label_codes(table, column, attribute, self.logs) if by_label else bucket_codes(table, column, attribute)
         return label_hashes(made.labels.to_pylist())[made.code]
 
-    def survey(self, rows: Any) -> Any:
+    def survey(self, rows: Arrow) -> Arrow:
         """The nodes of a part's levels, and its counts without their table: one row, or none."""
         import pyarrow as pa
 
@@ -141,8 +144,9 @@ class RunTask:
     blocks: int  # in all
     generated: bool
     first: Mapping[int, int]  # of each part, the number of its first node
+    sizes: Mapping[int, int]  # of each root that is cut: how many blocks its nodes are dealt into, by its own block
 
-    def tables(self, rows: Any, true_only: bool = False) -> dict[str, Any]:
+    def tables(self, rows: Arrow, true_only: bool = False) -> dict[str, Arrow]:
         """The tables of a part, as `Run.tables` of one machine; a column says so where they are not private."""
         counted, part = self.count.counted(rows), int(rows.column(PART)[0].as_py())
         if counted is None:
@@ -174,12 +178,14 @@ class RunTask:
         counted, part = self.count.counted(rows), int(rows.column(PART)[0].as_py())
         if counted is None:
             return self.figures.empty_table()
-        plan, first = self.plan, part // self.blocks + int(self.plan.spec.total)
+        plan, total = self.plan, int(self.plan.spec.total)
+        first = first_level(part, self.sizes) + total
         tree = plan.spec.tree(counted[0].table)
         entropy = BlockEntropy(self.key, part, self.blocks, first)
         sums, tables = profile(tree, plan.spec, counted[0].table), []
         code = np.concatenate(list(codes_by_level(tree))).astype(np.int64)
-        nodes = [code, np.where(tree.parent < 0, -1, code[tree.parent]), tree.level, tree.level < first]
+        block = np.where(tree.level < total, TOP, part // ROOM * ROOM)  # of nodes above all parts
+        nodes = [code, np.where(tree.parent < 0, -1, code[tree.parent]), tree.level, block, tree.level < first]
         seen = Run(plan, tree, none(tree), *counted, {}, {}, self.confidence, False).impressions
         labels = [plain(tree.table().column(name)) for name in tree.attributes]
         for k, each in enumerate(plan.by_measure):
@@ -203,7 +209,7 @@ class RunTask:
         import pyarrow as pa
 
         labels = [(f"label_{i}", pa.string()) for i in range(len(self.plan.spec.attributes))]
-        nodes = [("measure", pa.int32()), *((name, pa.int64()) for name in ("node", "parent", "level"))]
+        nodes = [("measure", pa.int32()), *((name, pa.int64()) for name in ("node", "parent", "level", "block"))]
         figures = [(name, pa.float64()) for name in ("exact", "budget", *MEASURED, IMPRESSIONS)]
         return pa.schema([*nodes, ("above", pa.bool_()), *labels, *figures])
 
@@ -212,11 +218,10 @@ class RunTask:
         import pyarrow as pa
 
         model, entropy, tables = self.plan.spec.noise_model, BlockEntropy(self.key), []
-        for k, each in enumerate(self.plan.by_measure):
-            mine = rows.filter(pc.equal(rows.column("measure"), k))
-            mine = mine.sort_by([("level", "ascending"), ("node", "ascending")])
+        rows = rows.sort_by([(name, "ascending") for name in ("measure", "block", "level", "node")])
+        for (k, block), mine in _grouped(rows, "measure", "block"):
             exact, budget = mine.column("exact").to_numpy(), mine.column("budget").to_numpy()
-            noisy = model.measure(exact, budget, entropy.block(TOP, exact)) * each.clip
+            noisy = model.measure(exact, budget, entropy.block(block, exact)) * self.plan.by_measure[k].clip
             tables.append(mine.set_column(mine.column_names.index(MEASURED[0]), MEASURED[0], pa.array(noisy)))
         return pa.concat_tables(tables)
 
@@ -260,11 +265,25 @@ class RunTask:
     def work(self, name: str, schema: Any) -> Callable[[Any], Any]:
         """What makes one of these tables of a part's groups of rows."""
 
-        def made(rows: Any) -> Any:
+        def made(rows: Arrow) -> Arrow:
             table = self.tables(rows, true_only=name in ("counts", "prior")).get(name)
             return schema.empty_table() if table is None else table.select(schema.names).cast(schema)
 
         return made
+
+
+def first_level(part: int, sizes: Mapping[int, int]) -> int:
+    """The level of a part's uppermost nodes, counted from the first attribute."""
+    start = part // ROOM * ROOM
+    return 0 if part < TOP else (part - start - 1) // sizes[start] + 1
+
+
+def _grouped(rows: Arrow, *names: str) -> Iterator[tuple[tuple[int, ...], Arrow]]:
+    """Sorted rows by the values of some columns."""
+    keys = np.column_stack([rows.column(name).to_numpy() for name in names])
+    starts = np.flatnonzero(np.r_[True, (np.diff(keys, axis=0) != 0).any(axis=1)])
+    for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
+        yield tuple(keys[start].tolist()), rows.slice(start, end - start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,6 +307,16 @@ class SparkRun:
     def before(self) -> Counts | None:
         """What was counted in the period before, which is the prior."""
         return self.parts.before
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves there are."""
+        return self.parts.leaves
+
+    @property
+    def tables(self) -> Mapping[str, "DataFrame"]:
+        """The frames."""
+        return self.frames
 
     @property
     def rows(self) -> int:
@@ -320,7 +349,8 @@ class SparkRun:
             stage("drawing")
             shown = self._shown(written)
             place.write("plan.json", self.plan.to_json())
-            place.write("report.html", page(replace(shown, files=("plan.json", "estimates.parquet"))).html)
+            shown = replace(shown, files=("plan.json", "estimates.parquet"))
+            place.write("report.html", page(shown).html)
         return shown
 
     def _shown(self, estimates: "DataFrame") -> "ReportInputs":
@@ -390,7 +420,7 @@ def run_spark(
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
     key = os.urandom(32) if seed is None else seed
     first = dict(zip(parts.nodes, np.cumsum([0, *map(sum, parts.nodes.values())]).tolist(), strict=False))
-    task = RunTask(parts.task, made, chosen, confidence, key, block_number(parts.leaves), generated, first)
+    task = RunTask(parts.task, made, chosen, confidence, key, block_number(parts.leaves), generated, first, parts.sizes)
     seen = np.isin(rows.column("fate").to_numpy(), parts.task.fates[:-1]) & ~rows.column(BEFORE).to_numpy()
     one = task.tables(rows.slice(int(np.argmax(seen)), 1))  # tells the columns
     schemas = {name: table.schema.remove_metadata() for name, table in one.items()}
@@ -416,6 +446,7 @@ class Parts:
     leaves: int
     nodes: dict[int, list[int]]  # of each part, by level
     above: list[int]  # how many nodes above all parts each upper level has; empty where parts have whole roots
+    sizes: dict[int, int]  # of each root that is cut: how many blocks its nodes are dealt into, by its own block
 
     @classmethod
     def of(
@@ -445,11 +476,11 @@ class Parts:
             known = groups.where(sf.col("fate").isin(task.fates))
             present = known.where(~sf.col(BEFORE)).select(*task.paths).distinct()
             number = present.count() * task.domain if task.paths else task.domain
-            part, large = _part(present, task, block_number(number))
-            dealt = known.withColumn(PART, part)
+            dealer = _deal(present, task, block_number(number))
+            dealt = known.withColumn(PART, dealer.part)
             columns = "part long, nodes array<long>, counts binary, before binary"
 
-            def survey_of(rows: Any) -> Any:  # PySpark takes a method's self for a key
+            def survey_of(rows: Arrow) -> Arrow:  # PySpark takes a method's self for a key
                 return task.survey(rows)
 
             survey = dealt.groupBy(PART).applyInArrow(survey_of, columns).collect()
@@ -464,11 +495,11 @@ class Parts:
             return question.finished(made).refuse_no_match()
 
         counts, before = total(now, both[0], False), None if then is None else total(then, both[1], True)
-        above = [1] * (spec.total and block_number(number) > 1) + large
+        above = [1] * (spec.total and block_number(number) > 1) + dealer.above
         for part, levels in nodes.items():  # nodes above all parts are none of theirs
-            first = part // block_number(number) + int(spec.total)
+            first = first_level(part, dealer.sizes) + int(spec.total)
             nodes[part] = [0] * first + levels[first:] if above else levels
-        return cls(task, dealt, counts, before, number, nodes, above)
+        return cls(task, dealt, counts, before, number, nodes, above, dealer.sizes)
 
     @property
     def levels(self) -> list[int]:
@@ -476,7 +507,7 @@ class Parts:
         each = [sum(level) for level in zip(*self.nodes.values(), strict=True)]
         return [number + above for number, above in zip_longest(each, self.above, fillvalue=0)]
 
-    def sample(self) -> Any:
+    def sample(self) -> Arrow:
         """The groups of one block."""
         return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
 
@@ -488,27 +519,40 @@ class Parts:
             return self.groups.groupBy(PART).applyInArrow(work, from_arrow_schema(schema))
 
 
-def _part(present: "DataFrame", task: CountTask, number: int) -> "tuple[Column, list[int]]":
-    """The block of each group: that of its root or, of a root too large for a block, of the node below, and so on.
+class Dealt(NamedTuple):
+    """How groups are dealt into parts."""
 
-    And how many nodes of each level are too large.
-    """
+    part: "Column"
+    sizes: dict[int, int]  # of each root that is cut: how many blocks its nodes are dealt into, by its own block
+    above: list[int]  # how many nodes above all parts each of the upper levels of attributes has
+
+
+def _deal(present: "DataFrame", task: CountTask, number: int) -> Dealt:
+    """The block of each group: that of its root or, of a root too large for a block, of the node below, and so on."""
     from pyspark.sql import functions as sf
 
     if number == 1 or not task.paths:
-        return sf.lit(0).cast("long"), []
-    part, last, sizes_above = None, len(task.paths) - 1, list[int]()
+        return Dealt(sf.lit(0).cast("long"), {}, [])
+    root, last = sf.col(task.paths[0]), len(task.paths) - 1
+    own = sf.lit(1).cast("long")
+    first = sf.shiftleft(sf.shiftright(root, 21), 20) + sf.lit(TOP)  # noise.blocks.own_block
+    part, sizes, above = None, dict[int, int](), list[int]()
     for depth, path in enumerate(task.paths):
-        place = sf.pmod(sf.col(path), sf.lit(number)) + depth * number
+        below = first + 1 + (depth - 1) * own + sf.pmod(sf.col(path), own)
+        place = below if depth else sf.pmod(root, sf.lit(number).cast("long"))
         large = []
         if depth < last:
-            size = sf.count(sf.lit(1)) * task.domain
-            sizes = present.groupBy(path).agg(size.alias("leaves"))
-            large = [row[path] for row in sizes.where(sf.col("leaves") > blocks.LEAVES).collect()]
-        here = ~sf.col(path).isin(large)
+            size = (sf.count(sf.lit(1)) * task.domain).alias("leaves")
+            leaves = present.groupBy(path).agg(size).where(sf.col("leaves") > blocks.LEAVES)
+            large = [(row[path], block_number(row["leaves"])) for row in leaves.collect()]
+        if large and depth == 0:
+            own = sf.create_map(*(sf.lit(cell).cast("long") for pair in large for cell in pair))[root]
+            starts = own_block(np.array([code for code, _ in large], np.uint64))
+            sizes = dict(zip(starts.tolist(), (each for _, each in large), strict=True))
+        here = ~sf.col(path).isin([code for code, _ in large])
         part = sf.when(here, place) if part is None else part.when(here, place)
         if not large:
             break
-        sizes_above.append(len(large))
+        above.append(len(large))
     assert part is not None
-    return part, sizes_above
+    return Dealt(part, sizes, above)

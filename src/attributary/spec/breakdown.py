@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field
 from attributary.spec.measure import AUTO
 from attributary.spec.mistakes import Mistake, Section
 from attributary.spec.terms import Terms
+from attributary.types import Record
 
 BREAKDOWN = "breakdown"  # the column that tells breakdowns apart
 BETWEEN = " > "
@@ -39,9 +40,9 @@ class AskedBreakdown(Section):
     )
     weight: float = Field(
         default=1.0,
-        gt=0,
+        ge=0,
         allow_inf_nan=False,
-        description="how much its errors weigh beside other breakdowns', above 0",
+        description="how much its errors weigh beside other breakdowns'; 0 if it is to help them only",
     )
     name: Annotated[str, AfterValidator(_title)] | None = Field(
         default=None, description="what tables and pages call it; without one, its attributes"
@@ -67,7 +68,7 @@ def in_order_of_one(given: Any) -> Any:
     }
 
 
-def wrong_breakdowns(given: Mapping[str, Any], attributes: list[dict[str, Any]], terms: Terms) -> Iterator[Mistake]:
+def wrong_breakdowns(given: Mapping[str, Any], attributes: list[Record], terms: Terms) -> Iterator[Mistake]:
     """What is wrong between breakdowns, and between them and the rest of a spec."""
     listed = given.get("breakdown", given.get("breakdowns"))
     if not isinstance(listed, list | tuple) or not listed:
@@ -93,6 +94,8 @@ def wrong_breakdowns(given: Mapping[str, Any], attributes: list[dict[str, Any]],
         if name is not None and name in called[:i]:
             rule = f"breakdowns differ; {name!r} is the name of breakdown[{called.index(name) + 1}] too: leave one out"
             yield Mistake(("breakdown", i), rule)
+    if all(_weight(each) == 0 for each in listed):
+        yield Mistake("breakdown", "have weights, of which one is above 0; all are 0")
     for i, each in enumerate(attributes):
         if not any(each.get("name") in names for names in asked):
             yield Mistake(("attribute", i), f"is in no breakdown: add {each.get('name')!r} to one, or leave it out")
@@ -127,6 +130,10 @@ def _name_of(attribute: Any) -> Any:
 def _attributes_of(breakdown: Any) -> tuple[Any, ...]:
     names = breakdown.get("attributes") if isinstance(breakdown, dict) else getattr(breakdown, "attributes", ())
     return tuple(names) if isinstance(names, list | tuple) else ()
+
+
+def _weight(breakdown: Any) -> Any:
+    return breakdown.get("weight", 1.0) if isinstance(breakdown, dict) else getattr(breakdown, "weight", 1.0)
 
 
 def _called(breakdown: Any) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any, Self
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from attributary.spec.mistakes import Mistake, Section, all_at_once, with_rules
+from attributary.types import Record
 
 DEFAULT = "ara"
 Keys = Mapping[str, Any]  # of a spec or a section, which may have mistakes
@@ -47,13 +48,18 @@ class ApiSection(Section):
         """How many conversions of a device its budgets pay for in turn; None where nothing runs out."""
         return None
 
+    @property
+    def granted(self) -> float | None:
+        """ε of the unit that the API protects, where a conversion has only a part of it."""
+        return None
+
     @classmethod
-    def derived(cls, section: Keys) -> dict[str, Any]:
+    def derived(cls, section: Keys) -> Record:
         """The keys of the spec that follow from the section: ε, l1 or noise."""
         return {}
 
     @classmethod
-    def at(cls, section: Keys, epsilon: float) -> dict[str, Any]:
+    def at(cls, section: Keys, epsilon: float) -> Record:
         """The section with settings from which another ε follows."""
         return dict(section)
 
@@ -80,6 +86,8 @@ class Terms:
     devices: Callable[[], object] | None = (
         None  # makes `logs.devices.DeviceRules`, where devices decide what is reported
     )
+    protects: str = "impression"  # what an ε is of, in a word
+    protected: str = "whether an impression has its counted conversion"  # and in a phrase
     unit: str = ""  # what ε is of, where that is not an impression's counted conversion; with keys of [api] in braces
     guarantee: tuple[str, ...] = ()  # what else is to be said of it
     one_impression: str = ""  # when a logged purchase can only affect the impression that it belongs to, if ever
@@ -106,14 +114,14 @@ def _terms(section: Keys) -> Terms:
     return terms
 
 
-def _keys(section: Any) -> dict[str, Any] | None:
+def _keys(section: Any) -> Record | None:
     """The keys of a section [api]; None of what is none."""
     if isinstance(section, ApiSection):
         return section.model_dump(exclude_none=True)
     return section if isinstance(section, dict) else None
 
 
-def _with_defaults(terms: Terms, section: Keys) -> dict[str, Any]:
+def _with_defaults(terms: Terms, section: Keys) -> Record:
     """The keys of a section, with those that it leaves out."""
     fields = terms.section.model_fields.items()
     defaults = {name: field.default for name, field in fields if not field.is_required() and field.default is not None}
@@ -129,7 +137,7 @@ def with_its_defaults(given: Any) -> Any:
     return {"l1": terms.l1, "noise": terms.noise} | follows | given
 
 
-def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
+def at_epsilon(given: Record, epsilon: float) -> Record:
     """A spec's keys under another budget; where it follows from settings of the API, under others of these."""
     terms, section = terms_of(given), _keys(given.get("api")) or {}
     follows = terms.section.derived(section)
@@ -137,6 +145,18 @@ def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
         return {**given, "epsilon": epsilon}
     kept = {key: value for key, value in given.items() if key != "epsilon" and value != follows.get(key, ...)}
     return {**kept, "api": terms.section.at(section, epsilon)}
+
+
+def at_settings(given: dict[str, Any], settings: Keys, granted: float | None) -> dict[str, Any]:
+    """A spec's keys under other settings of its API, from which ε, L1 and noise follow anew; or under another API.
+
+    That has `granted` as its ε: what the first grants the unit that it protects.
+    """
+    kept = {key: value for key, value in given.items() if key not in ("epsilon", "l1", "noise", "api")}
+    section = _keys(given.get("api")) or {}
+    if settings.get("kind", section.get("kind")) == section.get("kind"):
+        return {**kept, "api": {**section, **settings}}
+    return {**kept, "epsilon": given["epsilon"] if granted is None else granted, "api": dict(settings)}
 
 
 def wrong_api(given: Keys) -> Iterator[Mistake]:
