@@ -201,11 +201,8 @@ class OnSums(OfDiscreteLaplace):
         return self.factor * (self.epsilon / self.l1) ** 2
 
     def variance(self, budget: Floats) -> Floats:
-        variance = np.full(budget.shape, np.inf)
-        some = budget > 0
-        with np.errstate(over="ignore"):  # a budget of next to nothing: inf, too
-            variance[some] = self._scale / budget[some] / budget[some]
-        return variance
+        with np.errstate(divide="ignore", over="ignore"):  # a budget of next to nothing: inf, too
+            return self._scale / budget / budget
 
     def precision(self, budget: Floats) -> Floats:
         return budget * (budget / self._scale)
