@@ -1,7 +1,7 @@
 """attributary count: logs become a table of counts, one row per leaf."""
 
 import os
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -9,8 +9,9 @@ from attributary.cli.options import engine_options, file_output, format_option, 
 from attributary.cli.printing import place_of, reading_bar, say
 from attributary.cli.reading import log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
+from attributary.tables.table_source import Format
 
-FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
+FORMATS = [name for name in get_args(Format) if name != "xlsx"]  # counts are too many rows for a sheet
 
 ABOUT = """Count the conversions of every leaf in logs.
 

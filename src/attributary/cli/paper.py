@@ -11,6 +11,7 @@ from attributary.cli.printing import print_tables, say, stages
 from attributary.cli.reading import check_folder, make_folder, refuse_inputs
 from attributary.cli.summary_file import fact
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import save, sole_writer, whole_folder
 
 DATASETS = ["csscl", "camb"]
@@ -101,7 +102,7 @@ def paper(
             stage("generating and counting" if generated else "reading and counting")
             log = PaperLog(file, rows, rows_seed, expect)
             prior = EPSILON if prior_epsilon is None else prior_epsilon
-            options: dict[str, Any] = {"prior_epsilon": prior, "seed": grid["seed"], "cache": kept, "threads": threads}
+            options: Record = {"prior_epsilon": prior, "seed": grid["seed"], "cache": kept, "threads": threads}
             experiment = paper(dataset, log, noises, choices, **options)
         evaluation = grids.run(experiment.cases, kept, not quiet, **grid)
         with stages(not quiet) as stage:

@@ -9,6 +9,7 @@ from attributary.cli.options import ESTIMATOR, choice, chosen_estimator, method_
 from attributary.cli.printing import place_of, say, stages, warn_first
 from attributary.cli.reading import refuse_inputs
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import save
 
 if TYPE_CHECKING:
@@ -156,9 +157,9 @@ def _plan_breakdowns(
     paths: list[str | None],
     protected: bool,
     method: str,
-    of_one: dict[str, Any],
+    of_one: Record,
     quiet: bool,
-    options: dict[str, Any],
+    options: Record,
 ) -> None:
     """Plans a spec of several breakdowns; `paths` are of the prior, the tree and the output."""
     from attributary.cli.print_results import print_joint_plan
@@ -220,7 +221,7 @@ def _error(text: str) -> float | str:
     return text if text == "equal" else float(number) / (1 if number == text.strip() else 100)
 
 
-def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> dict[str, Any]:
+def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> Record:
     """What stands behind the = in each text, by what stands before it."""
     values = {}
     for given in texts:

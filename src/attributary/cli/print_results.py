@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from attributary.plan import Plan, Variant
 from attributary.plan.joint import JointPlan
 from attributary.prior import Prior
 from attributary.tree import Tree
+from attributary.types import Record
 
 if TYPE_CHECKING:
     from attributary.logs.counts import Counts, ValueTotals
@@ -289,7 +290,7 @@ def _print_settings(out: Out, plan: Plan, variants: list[Variant]) -> None:
         out.print(f"per {terms.protects}: what ε of the {terms.title} protects is {terms.protected}")
 
 
-def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
+def _facts(plan: Plan, tree: Tree) -> Record:
     spec = plan.spec
     return {
         "nodes": len(tree),

@@ -14,6 +14,7 @@ import click
 from attributary.cli.command_errors import with_options
 from attributary.cli.summary_file import current, log_line
 from attributary.facts.numerals import PERCENT, Numeral, Table
+from attributary.types import Record
 
 if TYPE_CHECKING:
     from attributary.logs.engine import Report
@@ -51,7 +52,7 @@ class Out:
         from rich.console import Console
 
         wide = None if sys.stderr.isatty() or "COLUMNS" in os.environ else WIDTH
-        options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
+        options: Record = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
         self.summary = current()
         self.console = Console(stderr=True, quiet=muted(), width=wide, **options)
 

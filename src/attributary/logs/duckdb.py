@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError, Kind, Relation, Report
 from attributary.logs.log_files import Files, refuse_cut_gzip, refuse_cut_zstd
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 from attributary.whole_files import hold, remove_if_dead
 
 Result = TypeVar("Result")
@@ -65,6 +65,7 @@ class DuckDB:
         self._set("temp_directory", self._spill.name)
         self._pool, self._stop = ThreadPoolExecutor(), Event()
         self._checks: list[Future[None]] = []
+        self._keeps = False
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +108,26 @@ class DuckDB:
         finally:  # a cut file explains a failure better than what DuckDB found at its end
             while self._checks:
                 self._checks.pop().result()
+
+    def keep(self, name: str, sql: str, stage: str = "", given: Any = None) -> str:
+        """Makes a table on disk, beside what is spilled, of a query; what it is called.
+
+        The query may read record batches that are `given`, as the table `given`.
+        """
+        table = f"kept.{name}"
+        if not self._keeps:
+            self._connection.execute(f"ATTACH {_literal(os.path.join(self._spill.name, 'kept'))} AS kept")
+            self._keeps = True
+        if given is not None:
+            self._connection.register("given", given)
+        self._waited(lambda: self._connection.execute(f"CREATE TABLE {table} AS {sql}"), stage)
+        if given is not None:
+            self._connection.unregister("given")
+        return table
+
+    def batches(self, sql: str, rows: int) -> Any:
+        """The result as a reader of record batches of about so many rows, beside whatever else is run."""
+        return self._connection.cursor().sql(sql).to_arrow_reader(rows)
 
     def place(self, relation: Relation, condition: str) -> str | None:
         self._set("preserve_insertion_order", True)
@@ -199,7 +220,7 @@ def _kind(words: str) -> Kind:
 def _rows(files: Files) -> str:
     """What stands after FROM. Cells of text stay text, so that a label such as 007 keeps its zeros."""
     paths = _literal([path if "://" in path else escape(path) for path in files.paths])
-    options: dict[str, Any] = {"hive_partitioning": files.partitioned}  # columns that folders are named after, as text
+    options: Record = {"hive_partitioning": files.partitioned}  # columns that folders are named after, as text
     options |= {"hive_types_autocast": False} if files.partitioned else {}
     if files.format == "parquet":
         return f"read_parquet({paths}, {_options(options)})"
@@ -212,7 +233,7 @@ def _rows(files: Files) -> str:
     return f"read_csv({paths}, {_options(options)})"
 
 
-def _options(options: dict[str, Any]) -> str:
+def _options(options: Record) -> str:
     return ", ".join(f"{name} = {_literal(value)}" for name, value in options.items())
 
 

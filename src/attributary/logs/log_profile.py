@@ -7,6 +7,7 @@ from attributary.errors import InputError
 from attributary.logs.engine import Engine
 from attributary.logs.log_columns import EARLIEST, LATEST, PER_SECOND, Clock, LogTable, Unit, clock_of, sample_cells
 from attributary.logs.log_files import files
+from attributary.types import Record
 
 WORDS_MISSING = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "\\N")
 MOST_COLUMNS = 500
@@ -69,9 +70,9 @@ class LogProfile(NamedTuple):
     def name(self) -> str:
         return self.table.relation.name
 
-    def run(self, sql: str) -> dict[str, Any]:
+    def run(self, sql: str) -> Record:
         """The one row that a query gives."""
-        row: dict[str, Any] = self.table.engine.run(sql, "looking at the rows").to_pylist()[0]
+        row: Record = self.table.engine.run(sql, "looking at the rows").to_pylist()[0]
         return row
 
     def text(self, name: str) -> str:

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field
 from attributary.spec.measure import AUTO
 from attributary.spec.mistakes import Mistake, Section
 from attributary.spec.terms import Terms
+from attributary.types import Record
 
 BREAKDOWN = "breakdown"  # the column that tells breakdowns apart
 BETWEEN = " > "
@@ -67,7 +68,7 @@ def in_order_of_one(given: Any) -> Any:
     }
 
 
-def wrong_breakdowns(given: Mapping[str, Any], attributes: list[dict[str, Any]], terms: Terms) -> Iterator[Mistake]:
+def wrong_breakdowns(given: Mapping[str, Any], attributes: list[Record], terms: Terms) -> Iterator[Mistake]:
     """What is wrong between breakdowns, and between them and the rest of a spec."""
     listed = given.get("breakdown", given.get("breakdowns"))
     if not isinstance(listed, list | tuple) or not listed:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from attributary import types
 from attributary.spec.mistakes import Mistake, Section
+from attributary.types import Record
 
 # target: the error that is asked for, at an attribute, a measure or the total.
 #
@@ -51,7 +52,7 @@ class Targets(Section):
     )
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         if given.get("error") is not None and given.get("half_width") is not None:
             yield Mistake("half_width", "a target is an error or a half-width; got both: keep one of them")
 
@@ -127,7 +128,7 @@ class Measure(Targets):
     )
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         yield from super().mistakes(given)
         for key in OF_VALUES if given.get("name") == COUNT else ():
             if given.get(key) is not None:
@@ -151,6 +152,11 @@ class Measure(Targets):
     def sign(self) -> int:
         """What its values are multiplied with: -1 for refunds, which are below 0 where they come from."""
         return -1 if self.refunds else 1
+
+    @property
+    def told_apart_by(self) -> tuple[str, ...]:
+        """What decides how its sums are to be read, for the fingerprint of a plan."""
+        return ("refunds",) * bool(self.refunds)
 
     @property
     def limit(self) -> float | None:
@@ -188,7 +194,7 @@ def wrong_measures(measures: Any, names: list[Any], taken: set[str], values: boo
         yield Mistake("noise", 'values are scaled, as in the API; take noise = "api", or count conversions alone')
 
 
-def _fields(measure: Any) -> dict[str, Any]:
+def _fields(measure: Any) -> Record:
     if isinstance(measure, Measure):
         return {"name": measure.name}
     return measure if isinstance(measure, dict) else {}

@@ -13,6 +13,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from attributary.errors import InputError, shortened
 from attributary.tree.paths import unprintable
+from attributary.types import Record
 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -70,7 +71,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         """What is wrong between the keys, whatever else is wrong with them."""
         yield from ()
 
@@ -80,9 +81,7 @@ class Section(BaseModel):
         return all_at_once(given, handler, cls.mistakes)
 
 
-def all_at_once(
-    given: Any, handler: Callable[[Any], Model], rules: Callable[[dict[str, Any]], Iterator[Mistake]]
-) -> Model:
+def all_at_once(given: Any, handler: Callable[[Any], Model], rules: Callable[[Record], Iterator[Mistake]]) -> Model:
     """The model that pydantic makes of what is given, or all that breaks its rules and ours between its keys."""
     if not isinstance(given, dict):
         return handler(given)

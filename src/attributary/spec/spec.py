@@ -41,6 +41,7 @@ from attributary.spec.privacy_unit import UNITS, PrivacyUnit, known_unit
 from attributary.spec.terms import ApiSection, Terms, at_epsilon, at_settings, terms_of, with_its_defaults, wrong_api
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
+from attributary.types import Record
 
 L1, NOISE = 65_536, "api"  # those of summary reports
 LARGEST_L1 = 10**9
@@ -334,7 +335,7 @@ class Spec(Section):
     def identity(self, *without: str) -> str:
         """A text that is equal for equal questions: but for some keys, and for targets and guard, which plans go by."""
         targets = {"__all__": {"error": True, "half_width": True}}
-        apart: dict[str, Any] = dict.fromkeys(("epsilon_or_auto", "guard", *without), True)
+        apart: Record = dict.fromkeys(("epsilon_or_auto", "guard", *without), True)
         bare = self.model_copy(update={"total_or_target": self.total})
         text = bare.model_dump_json(exclude={"attributes": targets, "measures": targets, **apart})
         return text.replace('"total_or_target":', '"total":', 1)
@@ -374,7 +375,7 @@ class Spec(Section):
 
     def with_targets(self, targets: Mapping[str, float | str]) -> Self:
         """The same with other errors asked for, by the name of a level or measure."""
-        keys: dict[str, Any] = self.model_dump(by_alias=True, exclude_none=True)
+        keys: Record = self.model_dump(by_alias=True, exclude_none=True)
         named = {each["name"]: each for each in (*keys["attribute"], *keys.get("measure", ()))}
         for name, error in targets.items():
             if name == "total" and self.total:
@@ -403,7 +404,7 @@ class Spec(Section):
         return queried(known, [attribute.name for attribute in self.known], domains, self.total)
 
 
-def _toml(text: str, name: str) -> dict[str, Any]:
+def _toml(text: str, name: str) -> Record:
     if len(text) > LONGEST:
         raise InputError(f"{name} has more than {LONGEST:,} characters; give a spec, a TOML file")
     if DEEP_KEY.search(text):  # which tomllib takes minutes for
@@ -428,7 +429,7 @@ def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
     return f"{name}: {place} is not TOML: {what}; it reads: {lines[min(number, len(lines)) - 1].strip()[:60]}"
 
 
-def _between(given: dict[str, Any]) -> Iterator[Mistake]:
+def _between(given: Record) -> Iterator[Mistake]:
     """What is wrong between the keys of a spec, whatever else is wrong with them."""
     attributes = given.get("attribute", given.get("attributes"))
     breakdowns = given.get("breakdown", given.get("breakdowns"))
@@ -496,7 +497,7 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
         yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
 
 
-def _asks_for_errors(given: dict[str, Any]) -> bool:
+def _asks_for_errors(given: Record) -> bool:
     """Whether any section has a target that is a number."""
     listed = [given.get(f"{name}s", given.get(name)) for name in ("attribute", "measure")]
     sections = [given.get("total"), *(each for some in listed if isinstance(some, list | tuple) for each in some)]
@@ -504,7 +505,7 @@ def _asks_for_errors(given: dict[str, Any]) -> bool:
     return any(isinstance(each.get(key), int | float) for each in keys for key in ("error", "half_width"))
 
 
-def _fields(attribute: Any) -> dict[str, Any]:
+def _fields(attribute: Any) -> Record:
     if isinstance(attribute, Attribute):
         return {"name": attribute.name, "unknown": attribute.unknown}
     return attribute if isinstance(attribute, dict) else {}

@@ -15,6 +15,7 @@ from typing import Any, Self
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from attributary.spec.mistakes import Mistake, Section, all_at_once, with_rules
+from attributary.types import Record
 
 DEFAULT = "ara"
 Keys = Mapping[str, Any]  # of a spec or a section, which may have mistakes
@@ -53,12 +54,12 @@ class ApiSection(Section):
         return None
 
     @classmethod
-    def derived(cls, section: Keys) -> dict[str, Any]:
+    def derived(cls, section: Keys) -> Record:
         """The keys of the spec that follow from the section: ε, l1 or noise."""
         return {}
 
     @classmethod
-    def at(cls, section: Keys, epsilon: float) -> dict[str, Any]:
+    def at(cls, section: Keys, epsilon: float) -> Record:
         """The section with settings from which another ε follows."""
         return dict(section)
 
@@ -113,14 +114,14 @@ def _terms(section: Keys) -> Terms:
     return terms
 
 
-def _keys(section: Any) -> dict[str, Any] | None:
+def _keys(section: Any) -> Record | None:
     """The keys of a section [api]; None of what is none."""
     if isinstance(section, ApiSection):
         return section.model_dump(exclude_none=True)
     return section if isinstance(section, dict) else None
 
 
-def _with_defaults(terms: Terms, section: Keys) -> dict[str, Any]:
+def _with_defaults(terms: Terms, section: Keys) -> Record:
     """The keys of a section, with those that it leaves out."""
     fields = terms.section.model_fields.items()
     defaults = {name: field.default for name, field in fields if not field.is_required() and field.default is not None}
@@ -136,7 +137,7 @@ def with_its_defaults(given: Any) -> Any:
     return {"l1": terms.l1, "noise": terms.noise} | follows | given
 
 
-def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
+def at_epsilon(given: Record, epsilon: float) -> Record:
     """A spec's keys under another budget; where it follows from settings of the API, under others of these."""
     terms, section = terms_of(given), _keys(given.get("api")) or {}
     follows = terms.section.derived(section)

@@ -22,6 +22,7 @@ from attributary.logs.log_columns import missing_cells
 from attributary.plan import Plan
 from attributary.spec import Logs, Spec
 from attributary.spec.measure import MICRO
+from attributary.types import Record
 
 HEADERS = {"source": "Attribution-Reporting-Register-Source", "trigger": "Attribution-Reporting-Register-Trigger"}
 CLASS, PLAN = "split", "plan"  # the filters that a class and a plan's mark are called by
@@ -32,7 +33,7 @@ HOUR, DAY, MONTH = 3_600, 86_400, 30 * 86_400
 REST = "rest"
 ONCE = 1  # the deduplication key of all conversions, where an impression is to have but one
 
-Json = dict[str, Any]
+Json = Record
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from attributary.api.sites import Url, parse_url
 from attributary.errors import brief, one_line
+from attributary.types import Record
 
 Path = tuple[str | int, ...]
 LONGEST, LONGEST_KEY = 300, 60  # characters of a message, and of a key in its path
@@ -318,7 +319,7 @@ class Fields:
     __slots__ = ("j", "values")
 
     def __init__(self, j: Json) -> None:
-        self.j, self.values = j, dict[str, Any]()
+        self.j, self.values = j, Record()
 
     def take(self, name: str, read: Reader[T], default: Any = None) -> Any:
         """What a key holds, read; the default where it is absent, None where it is refused."""
@@ -415,7 +416,7 @@ def load(text: str, findings: Findings) -> Json:
     """The JSON's value; an error is found where there is none. Numbers may be huge, keys may stand twice."""
     twice: list[str] = []
 
-    def entries(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def entries(items: list[tuple[str, Any]]) -> Record:
         whole = dict(items)
         if len(whole) < len(items):
             times = Counter(key for key, _ in items)

@@ -21,9 +21,9 @@ from attributary.api.ara.wire.avro_blocks import BYTES, LONG, MAGIC, MANY, Damag
 from attributary.errors import InputError
 from attributary.tables.table_columns import LONGEST
 from attributary.tables.table_source import readable
-from attributary.types import Ints, Keys
+from attributary.types import Ints, Keys, Record
 
-Schema = dict[str, Any]
+Schema = Record
 
 
 def _record(name: str, **fields: tuple[Any, str]) -> Schema:
