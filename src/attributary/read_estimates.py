@@ -10,16 +10,11 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.estimates import (
     ANYTHING,
-    BELOW,
     COLUMNS,
     FIGURES,
     FROM_PRIOR,
     IMPRESSIONS,
     LARGEST,
-    LEVELS,
-    MEASURE,
-    MEASURED,
-    NEEDED,
     NODE,
     OPTIONAL,
     USUAL,
@@ -31,7 +26,7 @@ from attributary.estimates import (
     label_columns,
 )
 from attributary.tables import place, shown
-from attributary.tables.as_written import PIVOT, UNNAMED
+from attributary.tables.as_written import BELOW, LEVELS, MEASURE, MEASURED, NEEDED, PIVOT, UNNAMED
 from attributary.tables.table_columns import floats, is_text_type, words_of
 from attributary.tree import Family, Tree
 from attributary.tree.match import match, with_missing

@@ -10,23 +10,13 @@ import numpy as np
 
 from attributary.changes import Series, periods
 from attributary.errors import InputError
-from attributary.estimates import (
-    COLUMNS,
-    FIGURES,
-    MEASURE,
-    NEEDED,
-    OPTIONAL,
-    Column,
-    by_measure,
-    has_measures,
-    noted,
-    with_columns,
-)
+from attributary.estimates import COLUMNS, FIGURES, OPTIONAL, Column, by_measure, has_measures, noted, with_columns
 from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
 from attributary.facts.estimates import LevelGain, level_gain
 from attributary.logs.duckdb import print_no_progress
 from attributary.read_estimates import measure_names
 from attributary.tables import read_table
+from attributary.tables.as_written import MEASURE, NEEDED
 from attributary.tables.table_columns import mark
 
 CHANGES = ("old", "change", "spread", "z", "chance", "relative", "relative_low", "relative_high", "verdict")

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from attributary.errors import InputError
@@ -17,7 +16,7 @@ from attributary.plan.file import refuse_other_plan
 from attributary.prior import Prior, none
 from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST
-from attributary.spec import Attribute, Logs, Spec
+from attributary.spec import Logs, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import read_table
 from attributary.tables.table_columns import arrow_table, column, of_label
@@ -151,12 +150,8 @@ def known_columns(spec: Spec, table: Any) -> tuple[str, ...]:
 
 def _labels(spec: Spec, table: Any) -> Any:
     """The known attributes of a table's rows, as text, dictionary-coded."""
-    each = zip(spec.known, known_columns(spec, table), strict=True)
+    each = list(zip(spec.known, known_columns(spec, table), strict=True))
     if has_nodes(table.column_names):
         return pa.table({a.name: text_labels(table, name) for a, name in each})
-    return pa.table({a.name: _column(table, name, a, spec.logs or Logs()) for a, name in each})
-
-
-def _column(table: Any, name: str, attribute: Attribute, logs: Logs) -> Any:
-    labels, code = label_codes(table, name, attribute, logs)
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
+    labelled = {a.name: label_codes(table, name, a, spec.logs or Logs()) for a, name in each}
+    return pa.table({name: column.coded for name, column in labelled.items()})

@@ -1,6 +1,5 @@
 """spec_tree: the tree that is queried, from the paths that occur and the domains of what is unknown."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from attributary.errors import InputError
 from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
-from attributary.tree.paths import RowError, codes, read_paths, text_labels
+from attributary.tree.paths import codes, depths, read_paths, text_labels
 from attributary.tree.tree import level_order
 
 LARGEST = 2**31  # nodes of a tree
@@ -57,7 +56,7 @@ def _distinct(table: Any, known: list[str]) -> Any:
         raise InputError("the table of known attributes is empty; give the paths that will be queried")
     columns = [text_labels(table, name) for name in known]
     code = {name: codes(column) for name, column in zip(known, columns, strict=True)}
-    _refuse_gaps(code)
+    depths(list(code.values()), known)  # refuses gaps
     keys = pa.table(code).filter(pa.array(code[known[0]] >= 0))
     if keys.num_rows == 0:
         raise InputError(f"no row has a label in column {known[0]!r}; give the paths that will be queried")
@@ -70,16 +69,6 @@ def _decoded(code: Any, column: Any) -> Any:
 
     numbers = code.to_numpy()
     return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), column.dictionary)
-
-
-def _refuse_gaps(code: dict[str, NDArray[np.int64]]) -> None:
-    for upper, lower in pairwise(code):
-        gap = (code[upper] < 0) & (code[lower] >= 0)
-        if gap.any():
-            raise RowError(
-                int(np.argmax(gap)),
-                f"{upper!r} is empty but {lower!r} below it is not; give a missing value a label, as in 'none'",
-            )
 
 
 def _refuse_short_paths(tree: Tree) -> None:

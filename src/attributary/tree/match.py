@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.tables.table_columns import is_text_type
-from attributary.tree.paths import RowError, codes, describe, text_labels
+from attributary.tree.paths import codes, depths, describe, text_labels
 from attributary.tree.tree import Tree
 from attributary.types import Bools, Ints
 
@@ -32,20 +32,15 @@ def match(tree: Tree, table: Any) -> Match:
             "nodes are matched by their paths; this tree has no labels: make it with Tree.from_paths or Spec.tree"
         )
     rows = table.num_rows
-    last = np.full(rows, 0 if tree.total else -1)
-    there, labelled = np.ones(rows, bool), np.ones(rows, bool)
-    for j, attribute in enumerate(tree.attributes):
-        labels = text_labels(table, attribute)
-        code = codes(labels)
-        gap = ~labelled & (code >= 0)
-        if gap.any():
-            rule = f"{tree.attributes[j - 1]!r} is empty but {attribute!r} below it is not"
-            raise RowError(int(np.argmax(gap)), f"{rule}; a path is empty only from some level downwards")
-        labelled &= code >= 0
-        there &= ~labelled | _down(tree, j, labels, code, last, there & labelled)
+    each = [text_labels(table, attribute) for attribute in tree.attributes]
+    coded = [codes(labels) for labels in each]
+    depth = depths(coded, tree.attributes)
+    last, there = np.full(rows, 0 if tree.total else -1), np.ones(rows, bool)
+    for j, (labels, code) in enumerate(zip(each, coded, strict=True)):
+        there &= (depth <= j) | _down(tree, j, labels, code, last, there & (depth > j))
     node = np.where(there, last, -1)
     is_leaf = np.append(tree.in_level_order.is_leaf, False)
-    return Match(node, last, labelled, is_leaf[node])
+    return Match(node, last, depth == len(each), is_leaf[node])
 
 
 def nodes_of_level(tree: Tree, table: Any, attributes: int) -> Ints:

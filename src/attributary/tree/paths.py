@@ -1,7 +1,7 @@
 """Paths: rows of labels, top to bottom, become the nodes of a forest."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -28,23 +28,29 @@ def text_labels(table: Any, name: str, stars: bool = False) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if name not in table.column_names:
-        close = get_close_matches(name, table.column_names, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"there is no column {name!r}; {hint}the columns are {', '.join(table.column_names)}")
-    column = table.column(name).combine_chunks()
+    column = _cells(table, name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # no rows at all
         column = pa.concat_arrays(column.chunks) if column.chunks else pa.array([], column.type)
-    if pa.types.is_nested(column.type):
-        raise ValueError(f"labels are text, numbers or dates; column {name!r} is {column.type}")
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.string())
     if pa.types.is_dictionary(column.type) and column.dictionary.null_count:  # a label that is null is none
         column = column.dictionary_decode()
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     coded = labels_only(coded, [])
     text = pa.DictionaryArray.from_arrays(coded.indices.cast(pa.int32()), coded.dictionary.cast(pa.string()))
     return labels_only(text, [""] if stars else ["", "*"])
+
+
+def _cells(table: Any, name: str) -> Any:
+    """A column of labels as it is."""
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        close = get_close_matches(name, table.column_names, 1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"there is no column {name!r}; {hint}the columns are {', '.join(table.column_names)}")
+    column = table.column(name)
+    if pa.types.is_nested(column.type):
+        raise ValueError(f"labels are text, numbers or dates; column {name!r} is {column.type}")
+    return column.cast(pa.string()) if pa.types.is_null(column.type) else column
 
 
 def labels_only(coded: Any, no_labels: list[str]) -> Any:
@@ -147,7 +153,7 @@ def read_paths(
     if rows == 0:
         raise ValueError("a tree needs at least one row; the table is empty")
     coded = [codes(column) for column in columns]
-    depth = _depth(coded, attributes)
+    depth = depths(coded, attributes)
 
     total = bool((depth == 0).any())
     parent: list[NDArray[np.int64]] = [np.array([-1], np.int64)] if total else []
@@ -190,16 +196,9 @@ def _columns(table: Any, attributes: list[str]) -> list[Any]:
         raise ValueError("a path needs at least one attribute; got none")
     if len(set(attributes)) < len(attributes):
         raise ValueError(f"attributes are named once each; got {', '.join(attributes)}")
-    arrow = arrow_table(table)
-    for name in attributes:
-        if name not in arrow.column_names:
-            raise ValueError(f"there is no column {name!r}; the columns are {', '.join(arrow.column_names)}")
-    columns = []
-    for name in attributes:
-        column = plain(arrow.column(name))
-        if pa.types.is_null(column.type):
-            column = column.cast(pa.string())
-        coded = pc.dictionary_encode(column).combine_chunks()
+    arrow, columns = arrow_table(table), []
+    for cells in [_cells(arrow, name) for name in attributes]:
+        coded = pc.dictionary_encode(plain(cells)).combine_chunks()
         coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
         columns.append(labels_only(coded, ["", "*"]))
     return columns
@@ -254,7 +253,8 @@ def _refuse_total(column: Any, name: str, columns: list[Any]) -> None:
         )
 
 
-def _depth(codes: list[NDArray[np.int64]], attributes: list[str]) -> NDArray[np.int64]:
+def depths(codes: list[NDArray[np.int64]], attributes: Sequence[str]) -> NDArray[np.int64]:
+    """How many labels the path of each row has, by their codes; one with a gap is refused."""
     depth = np.zeros(len(codes[0]), np.int64)
     for j, code in enumerate(codes):
         labelled = code >= 0
@@ -263,8 +263,8 @@ def _depth(codes: list[NDArray[np.int64]], attributes: list[str]) -> NDArray[np.
             row = int(np.argmax(gap))
             raise RowError(
                 row,
-                f"{attributes[depth[row]]!r} is empty but {attributes[j]!r} below it is not; "
-                "a path is empty only from some level downwards",
+                f"{attributes[depth[row]]!r} is empty but {attributes[j]!r} below it is not; a path is empty only from "
+                "some level downwards: give a missing value a label, as in 'none'",
             )
         depth += labelled
     return depth

@@ -32,9 +32,10 @@ from attributary.denoising.cluster.pieces import (
 from attributary.denoising.denoise import method_of
 from attributary.denoising.posterior import FamilyPrior
 from attributary.errors import InputError
-from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, ZERO
+from attributary.estimates import ADDED, FROM_PRIOR, ZERO
 from attributary.logs.spark import any_pandas
 from attributary.measurements import Measurements
+from attributary.tables.as_written import MEASURED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
