@@ -202,7 +202,7 @@ def aligned(est: Estimates, tree: Tree, name: str, first: str, path: str) -> Est
         place_of = match(tree, est.tree.table()).node
         alike = bool((place_of >= 0).all())
     elif alike:
-        place_of = np.arange(len(tree)) if tree.order is None else np.argsort(tree.order)
+        place_of = np.argsort(tree.at(np.arange(len(tree))))
         alike = np.array_equal(tree.family, est.tree.family)
     if not alike:
         raise InputError(

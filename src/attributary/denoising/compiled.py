@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attributary.denoising.linear import LARGEST, contradiction, refuse
-from attributary.denoising.threads import shared, spans
+from attributary.denoising.passes import shared, spans
 from attributary.kernel import kernel
 from attributary.tree import Tree
 from attributary.types import Floats

@@ -107,7 +107,10 @@ def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str
         known = None if path == "-" else file_kind(path, "tree")
         if known is not None and known.kind not in (*TABLES, "other"):
             known.refuse("tree")
-        table = _partitioned(read_table(path) if known is None else known.table, path)
+        table = read_table(path) if known is None else known.table
+        for name, cell in partition(path).items():  # columns that folders are named after, as counting reads them
+            if name not in table.column_names:
+                table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
         table = of_label(table, BREAKDOWN, breakdown, ()) if breakdown and BREAKDOWN in table.column_names else table
         for name in known_columns(spec, table):
             column(table, name, path)  # or an error that tells what there is
@@ -119,14 +122,6 @@ def _tree_of(spec: Spec, tables: dict[str, Any]) -> Tree:
     paths = list(tables)
     with refused(paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"):
         return queried_tree(spec, list(tables.values()))
-
-
-def _partitioned(table: Any, path: str) -> Any:
-    """The table with the columns that the file's folders are named after, as counting reads them."""
-    for name, cell in partition(path).items():
-        if name not in table.column_names:
-            table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
-    return table
 
 
 def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:

@@ -61,14 +61,13 @@ def _distinct(table: Any, known: list[str]) -> Any:
     if keys.num_rows == 0:
         raise InputError(f"no row has a label in column {known[0]!r}; give the paths that will be queried")
     keys = keys.group_by(known, use_threads=False).aggregate([])  # threads would shuffle them
-    return pa.table({name: _decoded(keys.column(name), column) for name, column in zip(known, columns, strict=True)})
-
-
-def _decoded(code: Any, column: Any) -> Any:
-    import pyarrow as pa
-
-    numbers = code.to_numpy()
-    return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), column.dictionary)
+    numbers = {name: keys.column(name).to_numpy().astype(np.int32) for name in known}
+    return pa.table(
+        {
+            name: pa.DictionaryArray.from_arrays(pa.array(numbers[name], mask=numbers[name] < 0), column.dictionary)
+            for name, column in zip(known, columns, strict=True)
+        }
+    )
 
 
 def _refuse_short_paths(tree: Tree) -> None:

@@ -53,7 +53,7 @@ def nodes_of_level(tree: Tree, table: Any, attributes: int) -> Ints:
         paths = paths.append_column(name, pa.nulls(table.num_rows, pa.string()))
     place = match(tree, paths).node
     there = (place >= 0) & (tree.in_level_order.level[place] == attributes - 1 + tree.total)
-    return np.where(there, place if tree.order is None else tree.order[place], -1)
+    return np.where(there, tree.at(place), -1)
 
 
 def refuse_other_tree(tree: Tree, table: Any, match: Match) -> None:
@@ -128,7 +128,7 @@ def with_missing(tree: Tree, incomplete: Bools) -> Tree:
     """
     import pyarrow as pa
 
-    own = np.arange(len(tree)) if tree.order is None else tree.order
+    own = tree.at(np.arange(len(tree)))
     coded = [np.zeros(int(tree.total), np.int64), *(codes(labels) for labels in tree.labels)]
     parents, code = [tree.parent.astype(np.int64)], [tree.from_level_order(np.concatenate(coded))]
     names = [labels.dictionary for labels in tree.labels]

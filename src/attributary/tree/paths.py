@@ -131,10 +131,6 @@ class RowError(ShortLinesError, ValueError):
         self.row, self.rule = row, rule
 
 
-class TotalLabelError(RowError):
-    """A label that reads as a total, where none may stand."""
-
-
 def read_paths(
     table: Any, attributes: list[str], fill: bool = False, totals: Collection[str] | None = None
 ) -> NodePaths:
@@ -246,7 +242,7 @@ def _refuse_total(column: Any, name: str, columns: list[Any]) -> None:
     if suspects.any() and suspects[codes(column)].any():
         row = int(np.argmax(suspects[codes(column)]))
         label = column[row].as_py()
-        raise TotalLabelError(
+        raise RowError(
             row,
             f"{label!r} in column {name!r} reads as a total of the rows beside it; leave the cell empty, say that it "
             f"marks totals (`totals={label!r}`), or that it is an ordinary label (`no_totals`)",
