@@ -28,7 +28,7 @@ from attributary.estimates import (
 from attributary.tables import place, shown
 from attributary.tables.as_written import BELOW, LEVELS, MEASURE, MEASURED, NEEDED, PIVOT, UNNAMED
 from attributary.tables.table_columns import floats, is_text_type, words_of
-from attributary.tree import Family, Tree
+from attributary.tree import Tree
 from attributary.tree.match import match, with_missing
 from attributary.tree.paths import RowError, text_labels
 from attributary.types import Floats, Ints
@@ -93,7 +93,7 @@ def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str,
     more = (0, len(made) - len(tree))
     values = {name: np.pad(a, more, constant_values=new.get(name, np.nan)) for name, a in there.items()}
     x, var, low, high = (made.to_level_order(values[name]) for name in NEEDED)
-    for family in (Family(made, level) for level in range(made.depth - 1)):
+    for family in made.families():
         p, c = family.parent, family.children
         add = np.isnan(x[c])
         number = family.sum(1.0 * add)

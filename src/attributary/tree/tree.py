@@ -1,7 +1,7 @@
 """Tree: a forest in level order, its labels beside it."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -149,6 +149,11 @@ class Tree:
         same.__dict__["family"] = self.family  # kept, not made again
         return same
 
+    def families(self, upwards: bool = False) -> Iterator["Family"]:
+        """The families under each level's parents, one value for each two levels, top to bottom or upwards."""
+        levels = range(self.depth - 1)
+        return (Family(self, level) for level in (reversed(levels) if upwards else levels))
+
     def above(self, level: int) -> "Tree":
         """The nodes above a level as a tree of their own, in level order."""
         nodes, names = int(self.offsets[level]), max(level - self.total, 0)
@@ -160,11 +165,9 @@ class Tree:
     def sum_up(self, values: ArrayLike, reduce: np.ufunc = np.add) -> Values:
         """Each node's value and those of all nodes below it, added up; or reduced by another ufunc, as np.maximum."""
         total = self._of_nodes(values, reduce)
-        for level in reversed(range(self.depth - 1)):
-            family = Family(self, level)
-            if family.size:
-                below = reduce.reduceat(total[family.children], family.start)
-                total[family.parent] = reduce(total[family.parent], below)
+        for family in self.families(upwards=True):
+            below = reduce.reduceat(total[family.children], family.start)
+            total[family.parent] = reduce(total[family.parent], below)
         return self.from_level_order(total)
 
     def roll_up(self, values: ArrayLike) -> Values:
