@@ -16,6 +16,7 @@ ORDER = [
     *(
         "errors",
         "types",
+        "arrow",
         "kernel",
         "html",
         "whole_files",

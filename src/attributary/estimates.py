@@ -33,7 +33,7 @@ from attributary.tables.as_written import BELOW, BESIDE, LEVELS, MEASURE, MEASUR
 from attributary.tables.table_columns import NAME as NOT_PRIVATE
 from attributary.tables.table_columns import SEEDED, arrow_table, mark, stacked, with_figures
 from attributary.tree import Tree
-from attributary.types import Bools, Floats
+from attributary.types import Arrow, Bools, Floats, Frame
 
 NODE = ("node", "parent", "level")
 USUAL = 0.95  # confidence
@@ -292,7 +292,7 @@ class Estimates(About):
         variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
         return Measurements(self.noisy, variance, self.shape or "laplace")
 
-    def table(self) -> Any:
+    def table(self) -> Arrow:
         """The Arrow table of these figures, a row for each node in the tree's order."""
         columns = {name: getattr(self, name) for name in FIGURES} | dict(self.extras)
         made = with_columns(self.tree.table(), {name: self.tree.from_level_order(x) for name, x in columns.items()})
@@ -311,7 +311,7 @@ def figures_of(est: Estimate, confidence: float = USUAL) -> dict[str, Any]:
     return dict(zip(FIGURES, values, strict=True)) | {name: x for name, x in extras.items() if x is not None}
 
 
-def estimates_table(est: Estimate, confidence: float = USUAL) -> Any:
+def estimates_table(est: Estimate, confidence: float = USUAL) -> Arrow:
     """The Arrow table of an estimate: a row for each node, null where there is nothing to say.
 
     Many columns of figures are measures, one below the other.
@@ -322,7 +322,7 @@ def estimates_table(est: Estimate, confidence: float = USUAL) -> Any:
     return with_metadata(with_columns(est.tree.table(), figures_of(est, confidence)), est, confidence)
 
 
-def user_frame(est: Estimate, confidence: float = USUAL, prefix: str = "") -> Any:
+def user_frame(est: Estimate, confidence: float = USUAL, prefix: str = "") -> Frame:
     """The user's frame with the columns of ADDED behind its own; those of many figures begin with their names."""
     frame, names = est.measurements.frame, est.measurements.names
     if frame is None:
@@ -337,7 +337,7 @@ def user_frame(est: Estimate, confidence: float = USUAL, prefix: str = "") -> An
     return with_figures(frame, columns)
 
 
-def with_columns(table: Any, columns: dict[str, Any]) -> Any:
+def with_columns(table: Arrow, columns: dict[str, Any]) -> Arrow:
     """The Arrow table with these columns behind its own; nan becomes null."""
     import pyarrow as pa
 
@@ -346,7 +346,7 @@ def with_columns(table: Any, columns: dict[str, Any]) -> Any:
     return table
 
 
-def with_metadata(table: Any, est: Estimate, confidence: float) -> Any:
+def with_metadata(table: Arrow, est: Estimate, confidence: float) -> Arrow:
     """The table with what its columns do not say (`About`)."""
     about, shapes = About.of(est, confidence), est.measurements.shape
     notes = {"shape": about.shape or ",".join(shapes), "confidence": confidence}
@@ -356,13 +356,15 @@ def with_metadata(table: Any, est: Estimate, confidence: float) -> Any:
     return mark(noted(table, **notes), about.not_private)
 
 
-def noted(table: Any, **notes: object) -> Any:
+def noted(table: Arrow, **notes: object) -> Arrow:
     """The table with these notes in its metadata, which Parquet and Arrow files keep and text does not."""
     added = {name.encode(): str(value).encode() for name, value in notes.items()}
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
-def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool, stated: bool = False) -> Any:
+def with_roles(
+    table: Arrow, tree: Tree, levels: tuple[str, ...], figure: str, text: bool, stated: bool = False
+) -> Arrow:
     """The table with the names of its level columns and of its figures, so that whoever reads it need not be told them.
 
     They are in the metadata. Text has none: there, the levels are the columns before the figures, or else a last column
@@ -380,13 +382,13 @@ def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, tex
     return table.append_column(LEVELS, pa.DictionaryArray.from_arrays(codes, pa.array(paths, pa.string())))
 
 
-def by_measure(tables: dict[str, Any]) -> Any:
+def by_measure(tables: dict[str, Any]) -> Arrow:
     """The tables of several measures one below the other, with a column that tells them apart; one as it is."""
     first = next(iter(tables.values()))
     return first if len(tables) == 1 else stacked(tables, MEASURE, first.column_names[:1])
 
 
-def with_impressions(table: Any, impressions: Floats) -> Any:
+def with_impressions(table: Arrow, impressions: Floats) -> Arrow:
     """The table of estimates with the impressions of each node, and what an impression brings, with its interval."""
     columns = {name: table.column(of).to_numpy() for name, of in RATES.items()}
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -8,13 +8,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 from attributary.errors import InputError
 from attributary.estimates import NODE, is_estimates
 from attributary.ratio import is_ratios
 from attributary.tables.table_reader import column_names, read_table
 from attributary.tables.table_source import BINARY, by_name, packing_of, readable
+from attributary.types import Arrow
 
 Kind = Literal[
     "plan", "estimates", "ratios", "evaluation", "counts", "table", "spec", "JSON", "reports", "folder", "other"
@@ -55,7 +56,7 @@ class KnownFile:
     sheet: str | None = None
 
     @cached_property
-    def table(self) -> Any:
+    def table(self) -> Arrow:
         """The table in it, read once."""
         return read_table(self.path, separator=self.separator, sheet=self.sheet)
 

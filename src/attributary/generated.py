@@ -7,13 +7,13 @@ is used, since NumPy may change how it draws anything else.
 import json
 from functools import cache
 from statistics import NormalDist
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.types import Floats, Ints
+from attributary.types import Arrow, Floats, Ints
 
 VERSION = 1  # frozen: a generator that draws other rows has another number
 GENERATED = {
@@ -47,7 +47,7 @@ class ForestProcess(NamedTuple):
     share: tuple[tuple[float, ...], ...] = ()  # of each label of a level
 
     @classmethod
-    def read(cls, table: Any) -> Self | None:
+    def read(cls, table: Arrow) -> Self | None:
         """The process that the metadata of a table of counts tells; None if it does not."""
         told = (table.schema.metadata or {}).get(PROCESS.encode())
         return None if told is None else cls(**json.loads(told))

@@ -25,9 +25,11 @@ def worth_compiling(nodes: int) -> bool:
     return _passed[0] >= (LOADED if "numba" in sys.modules else LOADING)
 
 
-def kernel(**options: Any) -> Callable[[Function], Function]:
-    """A decorator: the function compiled with these options of numba's."""
+def kernel(inner: bool = False, **options: Any) -> Callable[[Function], Function]:
+    """A decorator: the function compiled with these options of numba's; one that is `inner` is for kernels alone."""
     from numba import njit
+
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} if inner else {}
 
     def compiled(function: Function) -> Function:
         try:

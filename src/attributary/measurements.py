@@ -12,7 +12,7 @@ from attributary.noise import Entropy, NoiseShape, RandomisedResponse, shape_of
 from attributary.noise.blocks import BlockEntropy
 from attributary.tables.table_columns import SEEDED, arrow_table, together
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Floats, Frame, Ints
 
 if TYPE_CHECKING:
     from attributary.plan import Plan
@@ -45,7 +45,7 @@ class Measurements:
     tree: Tree | None = None  # whose nodes they are of, where that is known: then denoise(measurements) is enough
     names: tuple[str, ...] = ()  # of the columns, where there are many and they have names
     freedom: Floats | None = None  # degrees of freedom of the estimates' variances, where the noise was estimated
-    frame: Any = field(default=None, repr=False)  # the user's table that they are from: row i is node i
+    frame: Frame = field(default=None, repr=False)  # the user's table that they are from: row i is node i
     families: tuple[FamilyCovariance, ...] = ()  # of leaves, whose noise is correlated
     part: bool = False  # of a larger tree, whose other figures are not known: what was not measured has no bounds
 
@@ -83,7 +83,7 @@ class Measurements:
     @classmethod
     def from_table(
         cls,
-        frame: Any,
+        frame: Frame,
         levels: Sequence[str] | None = None,
         value: str | Sequence[str] | None = None,
         *,

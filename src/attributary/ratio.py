@@ -6,7 +6,7 @@ told apart by a first column `measure` ("revenue per conversion").
 
 from collections.abc import Iterable, Mapping
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from attributary.tables import shown
 from attributary.tables.as_written import MEASURE, NEEDED
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Arrow, Floats
 
 PER = " per conversion"  # how ratios are called: "revenue per conversion"
 WITH_ESTIMATES = "give it with the estimates that it was made of, or the folder that `attributary run` wrote"
@@ -67,7 +67,7 @@ def delta(value: ArrayLike, of_value: ArrayLike, count: ArrayLike, of_count: Arr
         return quotient, (of_value + quotient**2 * of_count) / below**2
 
 
-def ratios_table(estimates: dict[str, Estimate], confidence: float = 0.95) -> Any:
+def ratios_table(estimates: dict[str, Estimate], confidence: float = 0.95) -> Arrow:
     """The Arrow table of what a conversion brings at each node, for each value; None without counts and values."""
     import pyarrow as pa
 
@@ -96,7 +96,7 @@ def is_ratios(names: list[str], levels: list[str] | None = None) -> bool:
 
 
 def read_ratios(
-    table: Any, path: str, levels: list[str] | None, measures: dict[str, Estimates]
+    table: Arrow, path: str, levels: list[str] | None, measures: dict[str, Estimates]
 ) -> dict[str, Estimates]:
     """The ratios in a table, on the tree of the estimates that they were made of; nan where a node has none."""
     names, read = measure_names(table, path), dict[str, Estimates]()

@@ -31,13 +31,13 @@ from attributary.tables.table_columns import floats, is_text_type, words_of
 from attributary.tree import Tree
 from attributary.tree.match import match, with_missing
 from attributary.tree.paths import RowError, text_labels
-from attributary.types import Floats, Ints
+from attributary.types import Arrow, Cells, Floats, Ints
 
 OFF = 0.02  # of a standard deviation: estimates of a whole family add up
 MANY = 100  # values of a column that are no measures any more
 
 
-def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows: Ints | None = None) -> Estimates:
+def read_estimates(table: Arrow, path: str, levels: list[str] | None = None, rows: Ints | None = None) -> Estimates:
     """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell.
 
     `rows` are the numbers of these rows in the file, where the table has those of one measure only.
@@ -118,7 +118,7 @@ def _where(path: str, row: int, rows: Ints | None) -> str:
     return place(path, row if rows is None else int(rows[row]))
 
 
-def _figure(table: Any, tree: Tree, there: dict[str, Floats], stated: str, rows: Ints | None) -> str:
+def _figure(table: Arrow, tree: Tree, there: dict[str, Floats], stated: str, rows: Ints | None) -> str:
     """The column of the user's that was denoised: the one stated, or one before the estimates that holds the same.
 
     Ours are conversions, and those of `rows` of a measure have its name.
@@ -144,7 +144,7 @@ def _figure(table: Any, tree: Tree, there: dict[str, Floats], stated: str, rows:
     return "" if set(NODE) <= set(names) or rows is not None else UNNAMED
 
 
-def _impressions(table: Any, tree: Tree, path: str, levels: list[str] | None, rows: Ints | None) -> Floats | None:
+def _impressions(table: Arrow, tree: Tree, path: str, levels: list[str] | None, rows: Ints | None) -> Floats | None:
     """The impressions of each node, in level order; where a cell is empty, those of the node above."""
     if IMPRESSIONS not in table.column_names or IMPRESSIONS in (levels or tree.attributes):
         return None
@@ -154,7 +154,7 @@ def _impressions(table: Any, tree: Tree, path: str, levels: list[str] | None, ro
     return known_above(tree, tree.to_level_order(seen))
 
 
-def read_measures(table: Any, path: str, levels: list[str] | None = None) -> dict[str, Estimates]:
+def read_measures(table: Arrow, path: str, levels: list[str] | None = None) -> dict[str, Estimates]:
     """The estimates of each measure in a table, all on the tree of the first."""
     names, read = measure_names(table, path), dict[str, Estimates]()
     for name in names.unique().to_pylist():
@@ -165,7 +165,7 @@ def read_measures(table: Any, path: str, levels: list[str] | None = None) -> dic
     return read
 
 
-def measure_names(table: Any, path: str) -> Any:
+def measure_names(table: Arrow, path: str) -> Cells:
     """Which measure each row is of, as text."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -187,7 +187,7 @@ def measure_names(table: Any, path: str) -> Any:
     return cells
 
 
-def rows_of_measure(table: Any, names: Any, name: str) -> tuple[Any, Ints]:
+def rows_of_measure(table: Arrow, names: Any, name: str) -> tuple[Any, Ints]:
     """The rows of one measure without that column, and their numbers."""
     import pyarrow.compute as pc
 
@@ -221,7 +221,7 @@ def aligned(est: Estimates, tree: Tree, name: str, first: str, path: str) -> Est
     return replace(est, tree=tree, **columns)
 
 
-def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None = None) -> Tree:
+def tree_of(table: Arrow, path: str, levels: list[str] | None, rows: Ints | None = None) -> Tree:
     """The tree that a table's rows name, in their order."""
     names = table.column_names
     ours = set(NODE) <= set(names)
@@ -248,7 +248,7 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
         raise InputError(f"{shown(path)}: {error}") from error
 
 
-def _by_place(table: Any, path: str) -> Tree:
+def _by_place(table: Arrow, path: str) -> Tree:
     """The tree of the columns before the figures, if it has one node for each row; else they are asked for."""
     levels = label_columns(table.column_names)
     try:
@@ -260,7 +260,7 @@ def _by_place(table: Any, path: str) -> Tree:
     raise InputError(f"{shown(path)} does not say which columns name a node; give them with `levels`, top to bottom")
 
 
-def _labels(table: Any, levels: list[str], path: str) -> Any:
+def _labels(table: Arrow, levels: list[str], path: str) -> Arrow:
     import pyarrow as pa
 
     missing = next((name for name in levels if name not in table.column_names), None)
@@ -272,7 +272,7 @@ def _labels(table: Any, levels: list[str], path: str) -> Any:
     return pa.table({name: text_labels(table, name) for name in levels})
 
 
-def stated_levels(table: Any) -> list[str] | None:
+def stated_levels(table: Arrow) -> list[str] | None:
     """The level columns that a table states, in its metadata or in a column; None where it states none that it has."""
     import pyarrow.compute as pc
 
@@ -287,7 +287,7 @@ def stated_levels(table: Any) -> list[str] | None:
     return levels if good else None
 
 
-def stated_largest(table: Any) -> dict[str, float]:
+def stated_largest(table: Arrow) -> dict[str, float]:
     """The most that one conversion adds, by measure, where a table states it: so far sums vary by chance."""
     try:
         stated = json.loads((table.schema.metadata or {}).get(LARGEST.encode(), b"{}"))

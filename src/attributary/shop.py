@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attributary import generated
 from attributary.generated import DAY, OVERALL
-from attributary.types import Floats, Ints
+from attributary.types import Arrow, Cells, Floats, Ints
 
 ROWS = 200_000  # impressions
 BEGIN = np.datetime64("2026-01-05T00:00:00", "ms")  # a Monday
@@ -90,7 +90,7 @@ def _conversions(user: Ints, campaign: Ints, time: Ints, users: int, draw: Any) 
     return buyer, np.concatenate([bought, soon, _times(draw(unseen), draw(unseen))])
 
 
-def _impressions(user: Ints, campaign: Ints, location: Ints, time: Ints, rows: int, seed: int) -> Any:
+def _impressions(user: Ints, campaign: Ints, location: Ints, time: Ints, rows: int, seed: int) -> Arrow:
     order = np.argsort(time, kind="stable")
     columns = {
         "user": _user_names(user[order]),
@@ -101,7 +101,7 @@ def _impressions(user: Ints, campaign: Ints, location: Ints, time: Ints, rows: i
     return pa.table(columns).replace_schema_metadata(generated.label("shop", rows, seed))
 
 
-def _bought(buyer: Ints, time: Ints, value: Floats, rows: int, seed: int) -> Any:
+def _bought(buyer: Ints, time: Ints, value: Floats, rows: int, seed: int) -> Arrow:
     order = np.argsort(time, kind="stable")
     columns = {
         "user": _user_names(buyer[order]),
@@ -116,7 +116,7 @@ def _clock(second: Ints) -> NDArray[np.datetime64]:
     return BEGIN + (second * 1000).astype("timedelta64[ms]")
 
 
-def _user_names(user: Ints) -> Any:
+def _user_names(user: Ints) -> Cells:
     return pc.binary_join_element_wise("user", pc.cast(pa.array(user + 1), pa.string()), " ")
 
 

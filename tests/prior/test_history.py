@@ -109,7 +109,7 @@ def test_the_same_report_counts_once_whatever_its_name(tmp_path: Path) -> None:
     again = Estimator("learned").denoise(tree, made["week 2"].measurements).table()
     shuffled = again.take(np.random.default_rng(0).permutation(len(again)))
     write_table(shuffled.drop_columns(["node", "parent", "level"]), str(folder / "another name.csv"))
-    with pytest.raises(InputError, match="another name and week 2 hold the same noisy figures, .*remove one of them"):
+    with pytest.raises(InputError, match="another name and week 2 hold the same noisy figures; .*remove one of them"):
         prior.from_periods(tree, str(folder))
 
 

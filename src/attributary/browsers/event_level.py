@@ -24,7 +24,7 @@ from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
 from attributary.tree.match import nodes_of_level
 from attributary.tree.paths import describe, text_labels
-from attributary.types import Ints
+from attributary.types import Arrow, Frame, Ints
 
 SOURCE_ID, TRIGGER_DATA = "source_event_id", "trigger_data"
 
@@ -32,8 +32,8 @@ SOURCE_ID, TRIGGER_DATA = "source_event_id", "trigger_data"
 def event_level_measurements(
     tree: Tree,
     header: str,
-    sources: Any,
-    reports: Any,
+    sources: Frame,
+    reports: Frame,
     trigger_data: Mapping[str, int],
     *,
     source_type: str = "navigation",
@@ -90,7 +90,7 @@ def randomised(registered: Source, labels: int) -> tuple[RandomisedResponse, Sta
     return RandomisedResponse.at(states, registered.event_level_epsilon), StateWeights(mean, moment)
 
 
-def _events(tree: Tree, sources: Any, reports: Any, registered: Source) -> tuple[Ints, Ints, Ints]:
+def _events(tree: Tree, sources: Frame, reports: Frame, registered: Source) -> tuple[Ints, Ints, Ints]:
     """The group of each source, and the source and the place of the trigger data of each report."""
     group, above = nodes_of_level(tree, sources, len(tree.attributes) - 1), list(tree.attributes[:-1])
     if (group < 0).any() or (tree.level[tree.leaves] < tree.depth - 1).any():
@@ -112,7 +112,7 @@ def _events(tree: Tree, sources: Any, reports: Any, registered: Source) -> tuple
     return group, row, data
 
 
-def _places(table: Any, name: str, known: Any) -> Ints:
+def _places(table: Arrow, name: str, known: Any) -> Ints:
     """Where each cell of a column, as text, is in a list; -1 where it is not."""
     place = pc.index_in(text_labels(table, name).cast(pa.string()), value_set=pa.array(known, pa.string()))
     return pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from attributary.denoising.passes import engine
 from attributary.denoising.prior import predict
 from attributary.noise import NoiseModel, model
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Floats, Ints, Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +173,7 @@ class LevelBudgets:
         row = self.row[len(self.row) - len(objective.forest) :]
         return LevelBudgets(objective, self.fixed[1:], self.open[1:], row, self.free, total=False)
 
-    def pack(self, table: NDArray[Any]) -> NDArray[Any]:
+    def pack(self, table: Values) -> Values:
         """(splits, levels, rows) as one line for each split, with a common total once."""
         flat = table.reshape(len(table), -1)
         return np.concatenate([flat[:, :1], flat[:, self._rows :]], axis=1) if self.total else flat

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attributary.arrow import pa
 from attributary.changes.period_files import ASSUMED, PeriodOrder, in_order, pair_names, period_files, table_of_period
 from attributary.changes.what_changed import (
     TESTS,
@@ -30,7 +31,7 @@ from attributary.tables import read_table
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.tree.match import REST, match
-from attributary.types import COUNT, Bools, Floats
+from attributary.types import COUNT, Bools, Floats, Frame
 
 NAMES = ("before", "now")  # of estimates in memory
 ROUNDED = 0.05  # of a standard deviation: what digits that a file leaves out may move an estimate by
@@ -139,7 +140,7 @@ class Series:
 
 
 def periods(
-    source: Any,
+    source: Frame,
     *,
     test: str | None = None,
     false_discoveries: float = 0.05,
@@ -213,7 +214,7 @@ def compare(this: Any, last: Any, **options: Any) -> Changes:
     return periods(dict(zip(names, (last, this), strict=True)), **options).steps[0]
 
 
-def _by_name(source: Any) -> Mapping[str, Any]:
+def _by_name(source: Frame) -> Mapping[str, Any]:
     if isinstance(source, Mapping):
         return {str(name): of for name, of in source.items()}
     if not isinstance(source, str | os.PathLike):
@@ -260,8 +261,6 @@ def _order(said: dict[str, dict[str, str]]) -> PeriodOrder:
 
 def _union(named: list[tuple[str, Estimates]]) -> Tree:
     """A tree with the nodes of all periods, those of the last one first."""
-    import pyarrow as pa
-
     (last, est), *others = reversed(named)
     tree = est.tree
     for name, other in others:

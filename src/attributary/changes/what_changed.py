@@ -17,17 +17,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.estimate import Fit
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
 from attributary.estimates import Z_FINE, noted, with_columns
 from attributary.tree import Tree
-from attributary.types import Bools, Floats
+from attributary.types import Arrow, Bools, Floats, Values
 
 STEPS = np.linspace(0, 1, 97)
 BLOCK = 2**14  # nodes at a time
@@ -329,13 +328,13 @@ class Changes:
             return WithInterval(*(np.where(bounded, r - 1, np.nan) for r in (ratio, *ends)))
 
     @cached_property
-    def verdict(self) -> NDArray[Any]:
+    def verdict(self) -> Values:
         """A word for each node: grew, fell, could be noise, new or gone."""
         there, was = (np.isfinite(period.figures.count) for period in (self.now, self.before))
         calls = np.where(self.changed, np.where(self.difference.change > 0, GREW, FELL), NOISE)
         return np.where(there & was, calls, np.where(there, NEW, np.where(was, GONE, "")))
 
-    def table(self) -> Any:
+    def table(self) -> Arrow:
         """The Arrow table, one row per node: before, now, the change with its interval, its chance and the verdict."""
         import pyarrow as pa
 

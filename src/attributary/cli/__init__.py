@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -23,6 +24,7 @@ class Commands(click.Group):
     """Commands by name, and the one place where an error becomes a line and an exit code."""
 
     chosen: click.Command | None = None
+    alone = False  # whether the process is for one command, and not somebody's Python
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return COMMANDS
@@ -37,6 +39,8 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name, self.chosen, rest = super().resolve_command(ctx, args)
+        if self.alone and self.chosen is not None and self.chosen.callback is not None:
+            self.chosen.callback = _without_pandas(self.chosen.callback)
         return name, self.chosen, rest
 
     def main(self, args: Any = None, *_: Any, **options: Any) -> Any:
@@ -45,7 +49,7 @@ class Commands(click.Group):
             return super().main(args, name)
         stand_in()
         written.clear()
-        self.chosen = None
+        self.chosen, self.alone = None, args is None
         words = list(sys.argv[1:] if args is None else args)
         choose_lines(words)
         error = self._run(name, words)
@@ -80,6 +84,32 @@ class Commands(click.Group):
         except BaseException as error:  # Ctrl-C too
             return error
         return None
+
+
+def _without_pandas(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, before which Arrow looks for pandas in vain: it takes longer to import than a small table to read.
+
+    Arrow would import it at its first value, to know such frames; those of a command are its own.
+    """
+
+    def run(**options: Any) -> Any:
+        import pyarrow as pa
+
+        sys.meta_path.insert(0, _NoPandas)
+        try:
+            pa.scalar(None)
+        finally:
+            sys.meta_path.remove(_NoPandas)
+        return callback(**options)
+
+    return run
+
+
+class _NoPandas:
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> None:
+        if name == "pandas":
+            raise ImportError(name)
 
 
 def _refuse_bytes(args: list[str]) -> None:

@@ -25,6 +25,7 @@ from attributary.cli.printing import say, warn_first
 from attributary.cli.progress import stages
 from attributary.cli.reading import answered, refuse_inputs
 from attributary.errors import InputError
+from attributary.types import Arrow
 
 FORMATS = ["csv", "tsv", "xlsx", "parquet", "arrow", "arrows"]
 TREE = "tree.parquet"
@@ -155,7 +156,7 @@ def denoise(
         print_estimates(denoised.quantities(confidence), made.num_rows, output, denoised.notes)
 
 
-def _names(table: Any, levels: str | None) -> list[str] | None:
+def _names(table: Arrow, levels: str | None) -> list[str] | None:
     """The columns that a user names with commas, which may have blanks around them."""
     names = table.column_names
     return None if levels is None else [name if name in names else name.strip() for name in levels.split(",")]

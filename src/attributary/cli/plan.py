@@ -100,6 +100,7 @@ def plan(
     from attributary.plan import Plan, make_plan
     from attributary.plan import what_if as variants
     from attributary.plan.make import methods_for, why_not_learned
+    from attributary.plan.variants import of_noise
     from attributary.spec import Spec
 
     kind = chosen_estimator(estimator, joint=False, whole=False).kind
@@ -148,7 +149,7 @@ def plan(
     else:
         print_plan(chosen, tree, known, prior, beside)
     if others:
-        print_what_if(chosen, others)
+        print_what_if(chosen, others, of_noise(chosen, tree, known, options["profile"]))
     if kind.plan is True and not chosen.learn:
         say(f"planned as for unbiased estimates: {why_not[chosen.method]}")
     say(f"plan written to {place_of(output)}" if output else "nothing written; -o plan.json keeps a plan")

@@ -231,25 +231,63 @@ def print_methods(plans: dict[str, Plan], earlier: facts.Earlier | None) -> None
     print_table(out, rows)
 
 
-def print_what_if(plan: Plan, variants: list[Variant]) -> None:
-    """Prints the errors of the plan and of its variants, level by level; a level that a variant does not have is –."""
+def print_what_if(plan: Plan, variants: list[Variant], planned: float | None = None) -> None:
+    """Prints the errors of the plan and of its variants, level by level; a level that a variant does not have is –.
+
+    `planned` is the plan's error of noise alone, where budgets cut something off as well.
+    """
     instead = {name: [x for v in variants for x in v.change.levels([name])] for name in plan.levels}
     levels = list(dict.fromkeys(level for name in plan.levels for level in (name, *instead[name])))
-    rows = [["what if", "nodes", *levels, "all", "all, equal split"]]
-    for words, errors in [("as planned", plan.expected), *((v.change.words, v.plan.expected) for v in variants)]:
+    settings = any(variant.change.api for variant in variants)
+    under = ["ε of a conversion", "lost", "noise"] if settings else ["nodes"]
+    rows = [["what if", *under, *levels, "all", *["all, equal split"] * (not settings)]]
+    for words, one, noise in [("as planned", plan, planned), *((v.change.words, v.plan, v.noise) for v in variants)]:
+        errors = one.expected
         of_level = {level.level: percent(level.error.plan) for level in errors.levels}
-        nodes = sum(level.nodes for level in errors.levels)
-        whole = [percent(errors.tree.plan), percent(errors.tree.equal)]
-        rows.append([words, f"{nodes:,}", *(of_level.get(level, "–") for level in levels), *whole])
+        whole = [percent(errors.tree.plan), *[percent(errors.tree.equal)] * (not settings)]
+        first = _under_settings(one, noise) if settings else [f"{sum(level.nodes for level in errors.levels):,}"]
+        rows.append([words, *first, *(of_level.get(level, "–") for level in levels), *whole])
     out = console()
     out.print(f"\nexpected errors if something else were asked, {plan.method} split; all: over the levels there are")
     print_table(out, rows)
+    if settings:
+        _print_settings(out, plan, variants)
     if any(variant.change.times != 1 for variant in variants):
         out.print(
             "periods: counts in proportion to the time, one report at epsilon for each; values that the prior has not "
             "seen are left out, and a longer period has more of them; domains stay as they are"
         )
-    fact(what_if=[{"change": v.change.words, "expected": v.plan.expected} for v in variants])
+    told = [
+        {
+            "change": variant.change.words,
+            "expected": variant.plan.expected,
+            **({"epsilon": variant.plan.spec.epsilon} if settings else {}),
+            **({"noise": variant.noise, "lost": variant.plan.measures[0].cut_off} if variant.noise is not None else {}),
+        }
+        for variant in variants
+    ]
+    fact(what_if=told)
+
+
+def _under_settings(plan: Plan, noise: float | None) -> list[str]:
+    """Cells of `print_what_if`: a conversion's ε and what it is a part of, what budgets lose, the error of noise."""
+    spec, lost = plan.spec, None if noise is None else plan.measures[0].cut_off
+    granted = spec.api and spec.api.granted
+    whole = f"of {granted:g} " if granted else ""
+    cells = [f"{spec.epsilon:.4g} {whole}per {spec.terms.protects}", percent(np.nan if lost is None else lost)]
+    return [*cells, percent(plan.expected.tree.plan if noise is None else noise)]
+
+
+def _print_settings(out: Out, plan: Plan, variants: list[Variant]) -> None:
+    """Prints which of the settings has the least error, and what each ε is of."""
+    each = [("as planned", plan), *((variant.change.words, variant.plan) for variant in variants)]
+    alike = [(words, one) for words, one in each if one.spec.terms is plan.spec.terms]
+    best, least = min(alike, key=lambda pair: pair[1].expected.tree.plan)
+    out.print(f"least error: {best}, {percent(least.expected.tree.plan)} over all levels")
+    lost = "all² = noise² + loss²: what budgets lose is missing from all figures, and no denoising brings it back"
+    out.print(lost if plan.measures[0].bias_known else f"{lost}; this prior does not tell what is lost")
+    for terms in dict.fromkeys(one.spec.terms for _, one in each):
+        out.print(f"per {terms.protects}: what ε of the {terms.title} protects is {terms.protected}")
 
 
 def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from attributary.denoising.quantile import excess_kurtosis, quantile
 from attributary.denoising.total import Total, predicted_variance, total
 from attributary.measurements import Measurements
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Arrow, Floats, Frame
 
 TOGETHER = 0.7  # measured on generated data: with it, intervals of inner nodes cover at their rate
 EXCESS = 3.0  # a prior's errors are taken to be about as heavy-tailed as the noise
@@ -58,7 +58,7 @@ class Estimate:
 
         return estimate_html(self)
 
-    def table(self, confidence: float = 0.95) -> Any:
+    def table(self, confidence: float = 0.95) -> Arrow:
         """The Arrow table of these estimates, one row per node: what `attributary denoise` writes.
 
         Many columns stand one below the other, told apart by a column `measure`.
@@ -67,7 +67,7 @@ class Estimate:
 
         return estimates_table(self, confidence)
 
-    def frame(self, confidence: float = 0.95, prefix: str = "") -> Any:
+    def frame(self, confidence: float = 0.95, prefix: str = "") -> Frame:
         """The table that the figures came from, in its kind, with the columns of estimates behind its own."""
         from attributary.estimates import user_frame
 

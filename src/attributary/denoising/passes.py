@@ -9,12 +9,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising import linear
 from attributary.kernel import IN_PYTHON, compiled, memory_threads, worth_compiling
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Floats, Values
 
 COMPILED_FROM = 100_000  # figures; below, compiled passes gain next to nothing
 COMPILED_ONCE = 3_000_000  # below, NumPy is done before numba is imported
@@ -53,7 +52,7 @@ def passes_once() -> Iterator[None]:
         ONCE.reset(token)
 
 
-def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = False) -> None:
+def sweep(tree: Tree, kernel: Kernel, *arrays: Values, upwards: bool = False) -> None:
     """Runs kernel(first, *arrays, lo, hi) over the parents, which changes the arrays in place.
 
     Parents lo:hi come after their own parents, or before them on the way upwards. The same function runs on lists and,

@@ -240,22 +240,21 @@ def marginals(
     It is nan, too, under roots of which nothing is known, and of those whose figures leave too many counts possible.
     `done` is told the share of the roots that is done.
     """
-    from attributary.denoising.whole_posterior import WholeMarginals, marginals_of_roots
+    from attributary.denoising.whole_posterior import WholeMarginals, known, marginals_of_roots, unknown
 
-    made = WholeMarginals(*(np.full(len(tree), np.nan) for _ in WholeMarginals._fields))
-    tail = (1 - level) / 2
-    _by_root(tree, roots, lambda some: marginals_of_roots(figures, weights, tail, made, some), done)
-    return made
+    made, given, tail = unknown(len(tree)), known(figures, weights), (1 - level) / 2
+    _by_root(tree, roots, lambda some: marginals_of_roots(given, tail, made, some), done)
+    return WholeMarginals(*(made[name] for name in WholeMarginals._fields))
 
 
 def moments(
     tree: Tree, figures: "WholeFigures", weights: "Weights", weight: Floats, centre: Floats
 ) -> tuple[Floats, Floats]:
     """The posterior mean and variance of Σ weight·(count − centre) under each root; arrays are in level order."""
-    from attributary.denoising.whole_posterior import moments_of_roots
+    from attributary.denoising.whole_posterior import known, moments_of_roots
 
-    mean, variance = np.zeros(int(tree.first[0])), np.zeros(int(tree.first[0]))
-    _by_root(tree, None, lambda some: moments_of_roots(figures, weights, weight, centre, mean, variance, some))
+    mean, variance, given = np.zeros(int(tree.first[0])), np.zeros(int(tree.first[0])), known(figures, weights)
+    _by_root(tree, None, lambda some: moments_of_roots(given, weight, centre, mean, variance, some))
     return mean, variance
 
 

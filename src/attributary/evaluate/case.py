@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget import Split
 from attributary.errors import InputError
@@ -22,7 +21,7 @@ from attributary.prior.earlier import CLOSE, Profile
 from attributary.prior.learn import label_codes
 from attributary.spec import Measure, Spec
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Floats, Ints, Values
 
 MOST = (1, 2, 5, 15)
 PERCENTS = (95, 99)
@@ -189,14 +188,14 @@ def _content(value: Any) -> Iterator[bytes]:
         yield repr(value).encode()
 
 
-def fixed(values: NDArray[Any]) -> NDArray[Any]:
+def fixed(values: Values) -> Values:
     """A read-only view of the values."""
     view = values.view()
     view.flags.writeable = False
     return view
 
 
-def changed(prior: Prior, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Prior:
+def changed(prior: Prior, change: Callable[[Values], Values]) -> Prior:
     """The prior for other nodes, or in another order."""
     values = {each.name: getattr(prior, each.name) for each in fields(prior)}
     new: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, np.ndarray)}

@@ -11,13 +11,14 @@ from attributary.facts.evaluation import Point, error_tables, method_tables, pai
 from attributary.html import html_table
 from attributary.report.chart import Chart, VegaLite, alone, to_file
 from attributary.report.curves import chart
+from attributary.types import Arrow
 
 WIDE = 760  # of a figure
 
 KEYS = ("dataset", "tree", "measure", "limits", "method", "noise", "epsilon", "tau", "level")
 
 
-def keys(table: Any) -> list[str]:
+def keys(table: Arrow) -> list[str]:
     """The columns that say what a row is of."""
     return [name for name in KEYS if name in table.column_names]
 
@@ -30,7 +31,7 @@ class Evaluation:
     of every draw of noise, for each simulated row.
     """
 
-    table: Any
+    table: Arrow
     draws: Any = None
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:

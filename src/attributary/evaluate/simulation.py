@@ -5,7 +5,7 @@ noise models of a tree are tried on the same draws, and differ by what they do."
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Literal, NamedTuple, Self, get_args
 from zlib import crc32
 
 import numpy as np
@@ -19,7 +19,7 @@ from attributary.evaluate.case import Case, changed, fixed
 from attributary.measurements import Measurements
 from attributary.noise import NoiseModel, model
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Floats, Values
 
 Pool = Literal["nodes", "roots"]
 SMALL = 0.1  # an RMSRE to be below
@@ -171,7 +171,7 @@ class Copies:
         roots = np.full(int(flat[0]), -1, np.int32)
         return cls(tree, Tree(np.concatenate([roots, parent]), flat, offsets), number)
 
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+    def spread(self, values: Values) -> Values:
         return np.concatenate([np.tile(values[self.one.slice(i)], self.number) for i in range(self.one.depth)])
 
     def apart(self, values: Floats) -> list[Floats]:

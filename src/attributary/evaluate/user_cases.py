@@ -31,14 +31,15 @@ from attributary.spec import Spec
 from attributary.tables import read_table, shown, write_table
 from attributary.tables.table_columns import arrow_table, floats, together, words_of
 from attributary.tree import Tree
+from attributary.types import Arrow
 
 EPSILON = 1.0  # of a private prior, in the paper
 
 
 def user_cases(
     spec: Spec,
-    counts: Any,
-    before: Any = None,
+    counts: Arrow,
+    before: Arrow = None,
     noises: Sequence[str] = (),
     *,
     name: str = "counts",
@@ -127,7 +128,7 @@ def limited_cases(
     return cases
 
 
-def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsilon: float = EPSILON) -> Prior:
+def private_prior(spec: Spec, tree: Tree, before: Arrow, rng: Entropy | None, epsilon: float = EPSILON) -> Prior:
     """What a table of counts of an earlier period says of a tree's counts, measured with ε split equally and denoised.
 
     The noise is the spec's model.
@@ -151,7 +152,7 @@ def _private(spec: Spec, tree: Tree, past: Any, seed: int, epsilon: float) -> Pr
     return private_prior(spec, tree, past, rng, epsilon)
 
 
-def _figures(spec: Spec, table: Any, path: str) -> Any:
+def _figures(spec: Spec, table: Arrow, path: str) -> Arrow:
     """The counts or estimates in a table, with the columns that name their nodes."""
     table = of_measure(table, spec, path)
     needed = ESTIMATES if ESTIMATES[0] in table.column_names else COUNTS
@@ -166,7 +167,7 @@ def _figures(spec: Spec, table: Any, path: str) -> Any:
     return rows
 
 
-def _as_counts(table: Any) -> Any:
+def _as_counts(table: Arrow) -> Arrow:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -220,7 +221,7 @@ def log_periods(
     return LogPeriods(tables["measured"], tables.get("earlier"), any(map(is_generated, paths)), counted)
 
 
-def with_process(tree: Tree, prior: Prior, counts: Any, before: Any) -> Prior:
+def with_process(tree: Tree, prior: Prior, counts: Arrow, before: Arrow) -> Prior:
     """The prior with the process that the counts say they were drawn by, if they do; `before` is a table of counts."""
     of = ForestProcess.read(counts)
     if of is None:

@@ -15,6 +15,7 @@ from attributary.read_estimates import measure_names, read_estimates, read_measu
 from attributary.tables.as_written import MEASURE, NEEDED
 from attributary.tables.table_columns import NAME, mark, together, words_in, words_of
 from attributary.tables.table_source import by_content, readable
+from attributary.types import Arrow
 
 Stage = Callable[[str], None]
 Progress = Callable[[float], None]
@@ -134,7 +135,7 @@ def open_tables(
         raise InputError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0][:200]}") from error
 
 
-def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | None = None) -> OpenTable:
+def _open(source: Arrow, path: str, file: str, stage: Stage, kept: MeasureRows | None = None) -> OpenTable:
     import pyarrow as pa
 
     schema = source.schema_arrow
@@ -190,7 +191,7 @@ def _is_ours(known: KnownFile) -> bool:
     return is_parquet and set(NODE) <= set(known.names) and len(known.names) == len(set(known.names))
 
 
-def _in_order(known: KnownFile, levels: list[str] | None) -> Any:
+def _in_order(known: KnownFile, levels: list[str] | None) -> Arrow:
     """A table of estimates of any kind as one of ours: the tree's columns, then the figures."""
     import pyarrow as pa
 
@@ -205,7 +206,7 @@ def _in_order(known: KnownFile, levels: list[str] | None) -> Any:
     return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))
 
 
-def _above_first(source: Any, first: str) -> bool:
+def _above_first(source: Arrow, first: str) -> bool:
     """Whether there is a root without a first attribute: the total."""
     import pyarrow.compute as pc
 

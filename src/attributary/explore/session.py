@@ -40,6 +40,7 @@ from attributary.report.series_page import LARGE, course
 from attributary.spec import Spec
 from attributary.spec.measure import COUNT, called
 from attributary.tables import read_table
+from attributary.types import Arrow
 
 Params = Mapping[str, str]
 KEPT = 8  # made-up trees
@@ -227,7 +228,7 @@ def open_session(
     begin = _of_spec(sources.spec, prior, protected, stage) if sources.spec else None
     latest: list[DenoisedTable] = []
 
-    def made() -> Any:
+    def made() -> Arrow:
         options = dict(stated)
         table = read_table(str(file), separator=options.pop("separator", None), sheet=options.pop("sheet", None))
         figures = columns_of_figures(table, options.pop("value", None))

@@ -16,6 +16,7 @@ from attributary.facts.numerals import NOTHING, PERCENT, Numeral, Table, percent
 from attributary.spec.measure import COUNT
 from attributary.tables import place
 from attributary.tables.table_columns import floats
+from attributary.types import Arrow
 
 PAPER = ("equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-raw", "greedy-unbiased")
 GREEDY = "greedy-unbiased"  # the paper's own
@@ -77,7 +78,7 @@ class Point:
         return (self.dataset, self.question, self.noise, self.tau, self.epsilon)
 
 
-def read_evaluation(table: Any, path: str) -> list[Point]:
+def read_evaluation(table: Arrow, path: str) -> list[Point]:
     """The points of an evaluation, in the table's order."""
     import pyarrow as pa
 

@@ -39,6 +39,7 @@ from attributary.logs.log_columns import (
 from attributary.logs.log_files import files
 from attributary.spec import Attribute, Logs, Spec
 from attributary.spec.attribute import span
+from attributary.types import Arrow
 
 
 def count(
@@ -288,7 +289,7 @@ def device_logs(spec: Spec, question: Question, sites: SiteColumns) -> Devices:
     }
     common |= {"kind": ", ".join(kinds), "kind_in_order": nulls_first(*kinds), "events": _fill("events", **common)}
 
-    def run(wanted: str) -> Any:
+    def run(wanted: str) -> Arrow:
         return conversions.engine.run(_fill("devices", **common, wanted=wanted), "attributing and counting")
 
     seen_views = run(f"SELECT path - 1 AS code, {common['known']}, dated, not_dated FROM paths ORDER BY path")

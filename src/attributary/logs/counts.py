@@ -28,7 +28,7 @@ from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
 from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
-from attributary.types import Bools, Ints
+from attributary.types import Arrow, Bools, Cells, Ints
 
 LARGEST = 2**31  # leaves
 # What becomes of a row: a small number in SQL and a word everywhere else.
@@ -55,7 +55,7 @@ class Counts:
     the others, so that they add up. The table is marked as not private, and so is all that is made of it.
     """
 
-    table: Any
+    table: Arrow
     impressions: int  # in the table
     conversions: int  # in the table
     unattributed: int = 0  # conversions that have no impression before them
@@ -111,7 +111,7 @@ class Counts:
         }
 
 
-def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
+def leaves(spec: Spec, logs: Logs, table: Arrow, period: Period) -> Counts:
     """The counts of all leaves, from a table of groups of rows: their fate, attributes and number.
 
     Those of several breakdowns stand one below the other, told apart by a column.
@@ -123,7 +123,7 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     return replace(each[0], table=stacked(tables, BREAKDOWN, [a.name for a in spec.attributes]), parts=each)
 
 
-def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> Counts:
+def _of_part(spec: Spec, part: Spec, logs: Logs, table: Arrow, period: Period) -> Counts:
     """The counts of one breakdown: a conversion that is outside of any domain of the spec is in no leaf of any."""
     fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
     is_seen, is_conversion = np.isin(fate, seen_fates(logs, period)), fate == FATES.index("conversion")
@@ -253,7 +253,7 @@ def _outside_together(each: Sequence[OutsideDomain]) -> tuple[OutsideDomain, ...
     return tuple(total.values())
 
 
-def _measured(spec: Spec, table: Any, groups: "ConversionGroups") -> Any:
+def _measured(spec: Spec, table: Arrow, groups: "ConversionGroups") -> Arrow:
     """The table of leaves with all measures; where the plan chooses a limit, one row per leaf, rank and value bin."""
     import pyarrow as pa
 
@@ -279,7 +279,7 @@ def _measured(spec: Spec, table: Any, groups: "ConversionGroups") -> Any:
 
 def _table(
     spec: Spec, known: list[LabelCodes], first: Ints, sizes: list[int], impressions: Ints, conversions: Ints
-) -> Any:
+) -> Arrow:
     """One row per leaf; impressions stand on the first leaf of their path."""
     import pyarrow as pa
 
@@ -373,7 +373,7 @@ class ConversionGroups(NamedTuple):
         return ConversionGroups(*(column[..., which] for column in self))
 
 
-def conversion_groups(spec: Spec, table: Any, leaf: Ints, number: Ints) -> ConversionGroups:
+def conversion_groups(spec: Spec, table: Arrow, leaf: Ints, number: Ints) -> ConversionGroups:
     """The conversions of a table's rows; all are first ones where it does not say."""
     import pyarrow as pa
 
@@ -416,7 +416,7 @@ def rows_by_bin(spec: Spec, groups: ConversionGroups, leaves: int) -> tuple[Ints
     place, none = np.argsort(leaf, kind="stable"), len(empty)
     absent = np.arange(len(leaf)) >= number
 
-    def column(values: Any, mask: Bools | None = None) -> Any:
+    def column(values: Any, mask: Bools | None = None) -> Cells:
         padded = np.concatenate([values, np.zeros(none, np.asarray(values).dtype)])
         return pa.array(padded[place], mask=None if mask is None else mask[place])
 

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError, Kind, Relation, Report
 from attributary.logs.log_files import Files, refuse_cut_gzip, refuse_cut_zstd
+from attributary.types import Arrow
 from attributary.whole_files import hold, remove_if_dead
 
 Result = TypeVar("Result")
@@ -100,7 +101,7 @@ class DuckDB:
     def micros(self, value: str, kind: Kind) -> str:
         return f"EPOCH_US({value})"
 
-    def run(self, sql: str, stage: str = "") -> Any:
+    def run(self, sql: str, stage: str = "") -> Arrow:
         try:
             return self._waited(lambda: self._connection.sql(sql).to_arrow_table(), stage)
         finally:  # a cut file explains a failure better than what DuckDB found at its end

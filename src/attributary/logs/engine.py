@@ -1,9 +1,10 @@
 """engine: what counting asks of DuckDB or Spark. Both run the same SQL; an engine adds what they do not share."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from attributary.logs.log_files import Files
+from attributary.types import Arrow
 
 Kind = Literal["text", "whole", "number", "bool", "date", "time", "zoned", "other"]  # time: without a zone
 Report = Callable[[str, float | None], None]  # told what is being done, and which share of it is, if that is known
@@ -43,7 +44,7 @@ class Engine(Protocol):
     def micros(self, value: str, kind: Kind) -> str:
         """SQL for the microseconds from 1970 to a value of kind date, time or zoned."""
 
-    def run(self, sql: str, stage: str = "") -> Any:
+    def run(self, sql: str, stage: str = "") -> Arrow:
         """The result as an Arrow table; a CastError where a CAST failed, an InputError where reading did.
 
         `stage` says in words what this is for.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from math import isfinite, prod
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,7 +17,7 @@ from attributary.spec import Attribute, Logs
 from attributary.spec.attribute import CALENDARS, Condition, span
 from attributary.tables.table_columns import refuse_grouped
 from attributary.tree.paths import codes, refuse_unprintable, text_labels
-from attributary.types import Ints
+from attributary.types import Arrow, Cells, Ints
 
 # attribute_labels: the values of an attribute as the labels of a tree, and where they stand in its domain.
 
@@ -36,18 +36,18 @@ def missing_cells(logs: Logs) -> tuple[str, ...]:
 
 
 class LabelCodes(NamedTuple):
-    labels: Any  # Arrow text
+    labels: Cells  # Arrow text
     code: Ints  # which of them each row has
 
     @property
-    def coded(self) -> Any:
+    def coded(self) -> Cells:
         """Both as one Arrow column."""
         import pyarrow as pa
 
         return pa.DictionaryArray.from_arrays(pa.array(self.code.astype(np.int32)), self.labels)
 
 
-def label_codes(table: Any, column: str, attribute: Attribute, logs: Logs) -> LabelCodes:
+def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> LabelCodes:
     """A column's values as text, in order; what is missing has the label `missing`."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -82,7 +82,7 @@ def label_codes(table: Any, column: str, attribute: Attribute, logs: Logs) -> La
     return LabelCodes(labels.take(pa.array(order)), rank[at][codes(coded)])
 
 
-def bucket_codes(table: Any, column: str, attribute: Attribute) -> LabelCodes:
+def bucket_codes(table: Arrow, column: str, attribute: Attribute) -> LabelCodes:
     """A column of buckets' or a calendar's places as labels: theirs, then those that are outside of all of them."""
     import pyarrow as pa
 
@@ -115,7 +115,7 @@ class OutsideDomain(NamedTuple):
 
 
 def domain_places(
-    table: Any, column: str, attribute: Attribute, logs: Logs, conversions: Ints
+    table: Arrow, column: str, attribute: Attribute, logs: Logs, conversions: Ints
 ) -> tuple[Ints, OutsideDomain | None]:
     """The place in the domain of each row's value, -1 for none, and the conversions whose value is outside of it."""
     import pyarrow as pa

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError, Kind, Relation, Report
 from attributary.logs.log_files import Files
+from attributary.types import Arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +98,7 @@ class Spark:
     def micros(self, value: str, kind: Kind) -> str:
         return f"UNIX_MICROS({value if kind == 'zoned' else f'CAST({value} AS TIMESTAMP)'})"
 
-    def run(self, sql: str, stage: str = "") -> Any:
+    def run(self, sql: str, stage: str = "") -> Arrow:
         self._report(stage, None)
         with spark_errors():
             return self._session.sql(sql).toArrow()

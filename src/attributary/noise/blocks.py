@@ -2,12 +2,13 @@
 
 Whoever draws a block, in whatever order and however often, draws the same noise: one machine, the workers of a cluster,
 and a worker that does again what a lost one did. A forest of up to LEAVES leaves is one block. Of a larger one, roots
-are dealt into blocks by a hash of their labels; of a root that is itself larger, the nodes below it are, and so on
-down the known attributes. The nodes above these are a block of their own.
+are dealt into blocks by a hash of their labels. A root that is itself larger has blocks of its own: the nodes below it
+are dealt into them, and so on down the known attributes, and the nodes above these are one more. So no other root has
+a part in a root's noise, and a forest can be drawn root by root.
 """
 
 from hashlib import blake2b, sha256, shake_256
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,35 +93,49 @@ def in_blocks(tree: Tree, known: int, number: int | None = None) -> tuple[Ints, 
     if number == 1 or not known:  # without known attributes, all nodes are one family
         return place, np.arange(len(tree))
     path: Codes = np.zeros(1, np.uint64)
-    order = []
+    order, was_cut = list[Ints](), np.zeros(1, bool)
     for level in range(tree.depth):
         here, depth = tree.slice(level), level - int(tree.total)
         up = np.maximum(tree.family[here] - (tree.offsets[level - 1] if level else 0), 0)
         if depth >= 0:
             labels = tree.labels[depth]
             path = path_codes(path[up], label_hashes(labels.dictionary.to_pylist())[labels.indices.to_numpy()])
-        own = block_of(path, depth, number) if 0 <= depth < known else np.full(len(up), TOP)
-        if depth < known - 1:
-            own[leaves[here] > LEAVES] = TOP
-        if level:  # what is above a node decides, unless it is above all blocks
-            above = place[tree.slice(level - 1)][up]
-            own = np.where(above == TOP, own, above)
-        place[here] = own
+        cut = (leaves[here] > LEAVES) & (depth < known - 1)
+        if depth < 0:
+            place[here] = TOP
+        elif depth == 0:
+            own, first = block_number(leaves[here]), own_block(path)
+            place[here] = np.where(cut, first, block_of(path, number))
+        else:  # what is above a node decides, unless it is above the blocks of a large root
+            own, first, cut = own[up], first[up], cut & was_cut[up]
+            dealt = np.where(cut, first, first + 1 + (depth - 1) * own + block_of(path, own))
+            place[here] = np.where(was_cut[up], dealt, place[tree.slice(level - 1)][up])
+        was_cut = cut
         order.append(here.start + np.argsort(path, kind="stable"))
     return place, np.concatenate(order)
 
 
-TOP = 2**62  # the block of nodes above all others
+TOP = 2**62  # the block of a node above all attributes; those of large roots come after it
+ROOM = 2**20  # for the blocks of a root
 
 
-def block_number(leaves: int) -> int:
-    """How many blocks the roots of a forest with so many leaves are dealt into."""
+Number = TypeVar("Number", int, Ints)
+
+
+def block_number(leaves: Number) -> Number:
+    """How many blocks the roots of a forest with so many leaves are dealt into; or, of each root, the nodes below."""
     return -(-leaves // LEAVES)
 
 
-def block_of(path: Codes, depth: int, number: int) -> Ints:
-    """The block of nodes of a level, counted from the first known attribute, by the codes of their paths."""
-    place: Ints = (path % np.uint64(number)).astype(np.int64) + depth * number
+def block_of(path: Codes, number: int | Ints) -> Ints:
+    """The block, of so many, of nodes with these codes of their paths."""
+    place: Ints = (path % np.asarray(number).astype(np.uint64)).astype(np.int64)
+    return place
+
+
+def own_block(root: Codes) -> Ints:
+    """The first of the blocks that a root has alone, by the code of its path."""
+    place: Ints = TOP + (root >> np.uint64(1)).astype(np.int64) // ROOM * ROOM
     return place
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.noise.discrete_laplace import CHUNK, Entropy, below, digits_of_exp, reader, sample_dlap
+from attributary.types import Values
 
 BITS = 54  # of the terms of σ²: what is made of them then fits 64 bits
 FINE = 42  # bits of them that look up the chance of acceptance
@@ -19,7 +20,7 @@ LARGEST, LEAST = 2**BITS, Fraction(1, 2**30)
 SMOOTH = 4.0  # from this σ² on, sums over whole numbers are integrals, to the last digit of a float
 
 
-def dgauss_variance(sigma2: Fraction | float | NDArray[Any]) -> Any:
+def dgauss_variance(sigma2: Fraction | float | Values) -> Any:
     """The variance of the discrete Gaussian with parameter σ²: never more than σ², and equal to it from about 4 on."""
     scale = np.asarray(sigma2, np.float64)
     bad = ~((scale > 0) & (scale < inf))

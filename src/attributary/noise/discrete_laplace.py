@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
+from attributary.types import Values
 
 LARGEST = 2**32 - 1  # numerator and denominator of a rate: their products then fit 64 bits
 CHUNK = 2**15  # candidates at a time: a chunk's arrays stay in the cache, whatever the size asked for
@@ -30,8 +31,8 @@ class Entropy(Protocol):
 @overload
 def dlap_variance(a: Fraction | float) -> float: ...
 @overload
-def dlap_variance(a: NDArray[Any]) -> NDArray[np.float64]: ...
-def dlap_variance(a: Fraction | float | NDArray[Any]) -> float | NDArray[np.float64]:
+def dlap_variance(a: Values) -> NDArray[np.float64]: ...
+def dlap_variance(a: Fraction | float | Values) -> float | NDArray[np.float64]:
     """The variance of DLap(a), 1/(2·sinh²(a/2)).
 
     For a single number, of the noise that `sample_dlap(a, ...)` draws, at `rate(a)`; an array is taken as it is.
@@ -46,7 +47,7 @@ def dlap_variance(a: Fraction | float | NDArray[Any]) -> float | NDArray[np.floa
     return np.asarray(variance) if isinstance(a, np.ndarray) else float(variance)
 
 
-def dlap_log_likelihood(k: NDArray[Any], a: NDArray[np.float64]) -> NDArray[np.float64]:
+def dlap_log_likelihood(k: Values, a: NDArray[np.float64]) -> NDArray[np.float64]:
     """log P(k) = log tanh(a/2) − a·|k|, for rates above 0."""
     value: NDArray[np.float64] = np.log(np.tanh(a / 2)) - a * np.abs(k)
     return value

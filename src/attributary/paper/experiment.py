@@ -20,6 +20,7 @@ from attributary.paper import generate, load
 from attributary.plan.make import DELTA
 from attributary.prior import from_counts
 from attributary.spec import Spec
+from attributary.types import Arrow
 
 
 class PaperTree(NamedTuple):
@@ -101,7 +102,7 @@ class Periods(NamedTuple):
     in no count: why, rows, conversions.
     """
 
-    before: Any
+    before: Arrow
     after: Any
     left: Any
 
@@ -166,7 +167,7 @@ def _sql(log: str, of: PaperDataset, choices: Choices, start: int) -> str:
     """
 
 
-def leaf_counts(period: Any, tree: PaperTree) -> Any:
+def leaf_counts(period: Any, tree: PaperTree) -> Arrow:
     """The counts of a period for a tree: its attributes, with the delay's label, and conversions.
 
     A known path without conversions has a row of 0, so that it is a part of the tree.

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from attributary.generated import PROCESS, VERSION, ForestProcess, check_size, label
+from attributary.types import Arrow, Values
 
 ATTRIBUTES = ("campaign", "location", "product", "day")
 FANS = (6, 5, 7)  # children of each node of a level
@@ -23,7 +23,7 @@ DRAWS = 5  # the key of these draws
 class GeneratedForest(NamedTuple):
     """Arrow tables of counts, one row per leaf."""
 
-    counts: Any
+    counts: Arrow
     earlier: Any
 
 
@@ -45,7 +45,7 @@ def forest(
     return GeneratedForest(*(_table(place, count, rows, seed, of) for count in counts[::-1]))
 
 
-def _shared(draw: np.random.RandomState, count: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
+def _shared(draw: np.random.RandomState, count: Values, weight: Values) -> Values:
     """The counts of all children, family by family: multinomial, as binomials of what is left."""
     left, each = count.copy(), np.zeros(weight.shape, np.int64)
     below = np.cumsum(weight[:, ::-1], axis=1)[:, ::-1]
@@ -56,7 +56,7 @@ def _shared(draw: np.random.RandomState, count: NDArray[Any], weight: NDArray[An
     return each.ravel()
 
 
-def _table(place: NDArray[Any], count: NDArray[Any], rows: int, seed: int, of: ForestProcess) -> Any:
+def _table(place: Values, count: Values, rows: int, seed: int, of: ForestProcess) -> Arrow:
     names = (f"{name} {{}}" for name in ATTRIBUTES[: len(place)])
     columns = [
         pa.array([name.format(i + 1) for i in values]) for name, values in zip(names, place.tolist(), strict=True)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from attributary.generated import DAY, EDGES, LOGARITHMIC, OVERALL, VERSION
-from attributary.types import Floats, Ints
+from attributary.types import Cells, Floats, Ints
 
 Made = TypeVar("Made")
 WORKERS = 2
@@ -50,7 +50,7 @@ def map_blocks(stream: Stream, make: Callable[[Any], Made], workers: int = WORKE
                 future.cancel()
 
 
-def names(what: str, count: int, code: NDArray[np.integer], missing: bool = True) -> Any:
+def names(what: str, count: int, code: NDArray[np.integer], missing: bool = True) -> Cells:
     """An Arrow column of labels such as `country 07`, or mere numbers; the code after the last stands for missing."""
     width = len(str(count)) if what else 0
     labels = [f"{what} {number:0{width}}".lstrip() for number in range(1, count + 1)] + [MISSING] * missing
@@ -60,7 +60,7 @@ def names(what: str, count: int, code: NDArray[np.integer], missing: bool = True
 # Rows as lines of the published files; columns without a known figure are −1 throughout.
 
 
-def csscl_lines(batch: Any) -> Any:
+def csscl_lines(batch: Any) -> Cells:
     sale, amount, delay, time = (_text(batch.column(name)) for name in ("conversion", "amount", "delay", "time"))
     age, device, country, partner = (
         _labels(batch.column(name)) for name in ("age_group", "device", "country", "partner")
@@ -71,7 +71,7 @@ def csscl_lines(batch: Any) -> Any:
     )
 
 
-def camb_lines(batch: Any) -> Any:
+def camb_lines(batch: Any) -> Cells:
     time, user, when, number, click, position, clicks = (
         _text(batch.column(name))
         for name in ("time", "user", "conversion_time", "conversion_id", "click", "click_pos", "click_nb")
@@ -82,7 +82,7 @@ def camb_lines(batch: Any) -> Any:
     return _lines([*first, _unknown(3), cat1, _unknown(6), cat8, UNKNOWN])
 
 
-def user_ids(user: Ints) -> Any:
+def user_ids(user: Ints) -> Cells:
     """32 hexadecimal digits for each user, like the hashes of the published file."""
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
     x: Any = user.astype(np.uint64)[:, None] * np.uint64(2) + np.arange(2, dtype=np.uint64)
@@ -99,16 +99,16 @@ def _unknown(columns: int) -> str:
     return "\t".join([UNKNOWN] * columns)
 
 
-def _text(column: Any) -> Any:
+def _text(column: Cells) -> Cells:
     return pc.fill_null(pc.cast(column, pa.string()), UNKNOWN)
 
 
-def _labels(column: Any) -> Any:
+def _labels(column: Cells) -> Cells:
     labels = [UNKNOWN if name == MISSING else name for name in column.dictionary.to_pylist()]
     return pa.array(labels).take(column.indices)
 
 
-def _lines(cells: list[Any]) -> Any:
+def _lines(cells: list[Cells]) -> Cells:
     lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*cells, "\t"), "", "\n")
     return pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer()
 

@@ -25,6 +25,7 @@ from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import Format, shown
 from attributary.tables.table_columns import mark, of_label, stacked, together
 from attributary.tree import Tree
+from attributary.types import Arrow
 
 
 def refuse_estimator(estimator: Estimator) -> None:
@@ -60,10 +61,10 @@ def trees_and_priors(spec: Spec, tree_path: str | None, prior_path: str | None, 
 class JointDenoised(NamedTuple):
     """What summary reports of several breakdowns came to."""
 
-    table: Any  # Arrow
+    table: Arrow
     breakdowns: dict[str, Denoised]
 
-    def written(self, format: Format | None) -> Any:
+    def written(self, format: Format | None) -> Arrow:
         """The table for a file of this format."""
         return self.table
 
@@ -71,7 +72,7 @@ class JointDenoised(NamedTuple):
 def denoise_breakdowns(
     plan: JointPlan,
     summaries: Sequence[str],
-    nodes: Any,
+    nodes: Arrow,
     *,
     name: str = "the plan",
     tree_name: str = "the tree",
@@ -107,7 +108,7 @@ def denoise_breakdowns(
     return JointDenoised(in_one_table(plan.spec, [each.table for each in made.values()]), made)
 
 
-def in_one_table(spec: Spec, tables: Sequence[Any]) -> Any:
+def in_one_table(spec: Spec, tables: Sequence[Arrow]) -> Arrow:
     """The tables of all breakdowns, one below the other; the table itself where there is one."""
     if len(tables) == 1:
         return tables[0]
@@ -115,7 +116,7 @@ def in_one_table(spec: Spec, tables: Sequence[Any]) -> Any:
     return stacked(each, BREAKDOWN, [attribute.name for attribute in spec.attributes])
 
 
-def by_breakdown(spec: Spec, table: Any, path: str) -> list[Any]:
+def by_breakdown(spec: Spec, table: Arrow, path: str) -> list[Any]:
     """The tables of all breakdowns in one; the table itself of a spec that has one."""
     if len(spec.parts) == 1:
         return [table]

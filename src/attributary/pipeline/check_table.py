@@ -19,6 +19,7 @@ from attributary.pipeline.node_rows import node_rows, stated_bounds
 from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables.table_columns import arrow_table
 from attributary.tree import Family
+from attributary.types import Frame
 
 ALIKE = 1e-9  # of a sum, for rounding
 LISTED = 10
@@ -69,7 +70,7 @@ class TableCheck:
 
 
 def check_table(
-    frame: Any,
+    frame: Frame,
     levels: Sequence[str] | None = None,
     value: str | None = None,
     *,

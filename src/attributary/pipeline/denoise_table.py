@@ -27,7 +27,7 @@ from attributary.pipeline.table_form import TableForm
 from attributary.pipeline.written_table import Layout, written_table
 from attributary.tables import Format, shown
 from attributary.tables.table_columns import in_kind, mark, together, words_of
-from attributary.types import COUNT
+from attributary.types import COUNT, Arrow, Frame
 
 if TYPE_CHECKING:
     from attributary.changes.series import Series
@@ -39,7 +39,7 @@ Stage = Callable[[str], None]
 class Denoised(NamedTuple):
     """A table of estimates, the estimates themselves by measure, and what to say beside them."""
 
-    table: Any  # Arrow
+    table: Arrow
     estimates: dict[str, Estimate]
     notes: list[str]
     recognised: tuple[str, ...] = ()  # what the table was taken for, in words
@@ -54,7 +54,7 @@ class Denoised(NamedTuple):
         shown = {name: Estimates.of(est, confidence) for name, est in self.estimates.items()}
         return quantities(self.plan, shown, figure=about(self.table.schema.metadata).figure)
 
-    def written(self, format: Format | None) -> Any:
+    def written(self, format: Format | None) -> Arrow:
         """The table for a file of this format."""
         return self.table
 
@@ -85,24 +85,24 @@ class DenoisedTable:
     def _by_form(self) -> list[tuple[TableForm, Estimate]]:
         return list(zip(self.layout.forms, self.estimates.values(), strict=True))
 
-    def written(self, format: Format | None) -> Any:
+    def written(self, format: Format | None) -> Arrow:
         """The Arrow table for a file of this format, in the shape of the user's."""
         return mark(written_table(self.layout, self.estimates, format, self.margins), self.not_private)
 
     @cached_property
-    def table(self) -> Any:
+    def table(self) -> Arrow:
         """The Arrow table: the user's rows and columns, and the estimates beside them."""
         return self.written(None)
 
     @property
-    def nodes(self) -> Any:
+    def nodes(self) -> Arrow:
         """The Arrow table of a row for each node and figure, as `attributary run` writes it."""
         confidence, tables = self.layout.confidence, dict[str, Any]()
         for name, (form, est) in zip(self.estimates, self._by_form, strict=True):
             tables[name] = noted(estimates_table(est, confidence), figure=form.called)
         return mark(by_measure(tables), together(words_of(self.layout.base), self.not_private))
 
-    def frame(self) -> Any:
+    def frame(self) -> Frame:
         """The same in the kind of table that was given."""
         return in_kind(self.given, self.table)
 
@@ -146,7 +146,7 @@ class DenoisedTable:
 
 
 def denoise_table(
-    frame: Any,
+    frame: Frame,
     levels: Sequence[str] | None = None,
     value: str | Sequence[str] | None = None,
     *,
@@ -262,7 +262,7 @@ def _totals_in_words(form: TableForm, apart: str) -> list[str]:
     return [f"rows of totals: sums by {by}, denoised together with the cells"]
 
 
-def columns_of_figures(table: Any, value: str | None) -> str | list[str] | None:
+def columns_of_figures(table: Arrow, value: str | None) -> str | list[str] | None:
     """The column of figures that a user names, or several between commas."""
     if value is None or value in table.column_names or "," not in value:
         return value

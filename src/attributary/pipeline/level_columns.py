@@ -14,7 +14,7 @@ from attributary.tables import place, shown
 from attributary.tables.table_columns import column, is_text_type, with_cells
 from attributary.tree import Tree
 from attributary.tree.paths import RowError, codes, reads_as_total, refuse_unprintable
-from attributary.types import Bools
+from attributary.types import Arrow, Bools
 
 LONGEST = 1000  # of a message, whatever names are in it
 EXACT = 1e-9  # of a sum of figures, for rounding
@@ -38,7 +38,7 @@ def refused(path: str) -> Iterator[None]:
         raise InputError(f"{shown(path)}: {str(error)[:LONGEST]}") from error
 
 
-def level_columns(table: Any, names: Sequence[str], path: str) -> Any:
+def level_columns(table: Arrow, names: Sequence[str], path: str) -> Arrow:
     """The columns that name the nodes of a table, top to bottom."""
     if len(set(names)) < len(names):
         raise InputError(f"each level has its own column; got levels {','.join(names)}, which name one of them twice")
@@ -53,7 +53,7 @@ def level_columns(table: Any, names: Sequence[str], path: str) -> Any:
     return pa.table(cells)
 
 
-def without_totals(table: Any, names: list[str], totals: Collection[str], path: str) -> Any:
+def without_totals(table: Arrow, names: list[str], totals: Collection[str], path: str) -> Arrow:
     """The table with the cells of these columns empty where they hold a label that marks a total."""
     wanted = {label.strip() for label in totals}
     lacking = set(wanted)
@@ -68,7 +68,7 @@ def without_totals(table: Any, names: list[str], totals: Collection[str], path: 
     return table
 
 
-def path_ends(table: Any, name: str, totals: Collection[str]) -> Bools:
+def path_ends(table: Arrow, name: str, totals: Collection[str]) -> Bools:
     """Where a column names nothing: its cell is empty, a *, or a label that marks a total."""
     cells = column(table, name, "")
     if is_text_type(cells.type):
@@ -80,7 +80,7 @@ def path_ends(table: Any, name: str, totals: Collection[str]) -> Bools:
     return ends
 
 
-def total_labels(table: Any, names: Sequence[str]) -> list[str]:
+def total_labels(table: Arrow, names: Sequence[str]) -> list[str]:
     """Labels of these columns that read as a total."""
     marks: dict[str, None] = {}
     for name in names:

@@ -6,7 +6,6 @@ the same conversions: month, or month > region beside region > store > month.
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +20,12 @@ from attributary.tables import shown
 from attributary.tables.table_columns import column, with_cells
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Bools, Floats, Ints
+from attributary.types import Arrow, Bools, Floats, Ints
 
 EXACT = 1e-9  # of a sum, for rounding
 
 
-def gap_rows(table: Any, names: Sequence[str], marks: Collection[str]) -> Bools:
+def gap_rows(table: Arrow, names: Sequence[str], marks: Collection[str]) -> Bools:
     """Rows that name the last level, and of those above it some from the top: (month) or (region, month).
 
     None if all rows are of one hierarchy, or if any skips levels in another way.
@@ -40,7 +39,7 @@ def gap_rows(table: Any, names: Sequence[str], marks: Collection[str]) -> Bools:
     return gaps if crossed else np.zeros_like(gaps)
 
 
-def without_marks(table: Any, names: Sequence[str], marks: Collection[str]) -> Any:
+def without_marks(table: Arrow, names: Sequence[str], marks: Collection[str]) -> Arrow:
     """The table with empty cells where these columns hold labels that mark totals."""
     for name in names:
         ends = pa.array(path_ends(table, name, marks))
@@ -48,7 +47,7 @@ def without_marks(table: Any, names: Sequence[str], marks: Collection[str]) -> A
     return table
 
 
-def margin_tree(table: Any, names: Sequence[str], leaves: Any, path: str) -> Tree:
+def margin_tree(table: Arrow, names: Sequence[str], leaves: Arrow, path: str) -> Tree:
     """The tree of these rows, with the last level on top; node i is row i, and sums that have no row come last.
 
     `leaves` are the rows of the cells, of which it has all sums.
@@ -65,7 +64,7 @@ def margin_tree(table: Any, names: Sequence[str], leaves: Any, path: str) -> Tre
         return tree
 
 
-def sums_of_leaves(tree: Tree, table: Any, margin: Tree, path: str) -> Ints:
+def sums_of_leaves(tree: Tree, table: Arrow, margin: Tree, path: str) -> Ints:
     """Which leaf of the margin each leaf of the cells' tree is part of, both by their place in `leaves`."""
     leaves, by, size = tree.leaves, margin.attributes[0], len(margin.leaves)
     if (leaves >= table.num_rows).any():
@@ -88,7 +87,7 @@ def margin_sums(tree: Tree, margin: Tree, of: Ints, count: Floats) -> Floats:
     return margin.roll_up(np.bincount(of, count[tree.leaves], len(margin.leaves)).astype(np.float64))
 
 
-def with_margin(cells: Measurements, sums: Measurements, table: Any, path: str) -> tuple[Joint, Joint]:
+def with_margin(cells: Measurements, sums: Measurements, table: Arrow, path: str) -> tuple[Joint, Joint]:
     """Cells and totals, denoised together; every total is the sum of its cells."""
     tree, margin = cells.tree, sums.tree
     assert tree is not None and margin is not None

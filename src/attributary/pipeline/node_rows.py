@@ -18,7 +18,7 @@ from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
 from attributary.tables.number_form import is_numeric
 from attributary.tables.table_columns import arrow_table, cell_in_words, column, columns_in_words, floats, words_of
-from attributary.types import Floats
+from attributary.types import Arrow, Floats, Frame
 
 TOTALS = "say that it marks totals with `totals`, or that it is an ordinary label with `no_totals`"
 SIGNED = ("low", "high")  # bounds, which may be below 0
@@ -48,7 +48,7 @@ class NodeRows(NamedTuple):
 
 
 def figure_rows(
-    frame: Any, levels: Sequence[str] | None, value: str | Sequence[str] | None, **how: Any
+    frame: Frame, levels: Sequence[str] | None, value: str | Sequence[str] | None, **how: Any
 ) -> list[NodeRows]:
     """What a table says of each of its figures, all of the same tree; options as of `node_rows`."""
     table, given = arrow_table(frame), {name: how.pop(name, None) for name in ("variance", "std", "noise")}
@@ -108,7 +108,7 @@ def _for_each(text: str, names: Sequence[str], columns: Collection[str]) -> str 
     return text if numbers is None else numbers
 
 
-def stated_bounds(table: Any, value: str | None) -> tuple[str, str] | None:
+def stated_bounds(table: Arrow, value: str | None) -> tuple[str, str] | None:
     """The columns that have the usual names of bounds, and numbers."""
     there = {name.lower(): name for name in table.column_names}
     own = [(f"{value}_{low}".lower(), f"{value}_{high}".lower()) for low, high in BOUNDS] if value else []
@@ -120,7 +120,7 @@ def stated_bounds(table: Any, value: str | None) -> tuple[str, str] | None:
 
 
 def node_rows(
-    frame: Any,
+    frame: Frame,
     levels: Sequence[str] | None = None,
     value: str | None = None,
     *,

@@ -1,6 +1,6 @@
 """read_changes: what is asked otherwise, as users write it: epsilon=1,2,4 or "period=28d; location=country"."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import product
 from typing import Any
@@ -18,7 +18,8 @@ from attributary.tree.paths import codes, text_labels
 RULE = (
     "takes budgets (epsilon=1,2,4), guards (guard=1.1,2,none), periods (period=7d,28d), a coarser attribute "
     "(location=country, a column of the "
-    "prior, or location=map.csv:country, of a table) or none (location=); what goes together is joined by ;"
+    "prior, or location=map.csv:country, of a table) or none (location=), settings of the API ({settings}) or another "
+    "(api=ara); what goes together is joined by ;"
 )
 
 
@@ -39,14 +40,19 @@ def _changes(text: str, spec: Spec, prior_path: str | None, period: str | None) 
     name, equals, listed = (part.strip() for part in text.partition("="))
     values = [value.strip() for value in listed.split(",")]
     names = [attribute.name for attribute in spec.attributes]
-    if not equals or (name not in ("epsilon", "guard", "period", *names)) or (name not in names and not all(values)):
-        raise InputError(f"`what_if` {RULE}; got {text.strip()}, and the attributes are {', '.join(names)}")
+    settings = [key for key in spec.terms.section.model_fields if key != "kind"]
+    keys = ("epsilon", "guard", "period", "api", *settings)
+    if not equals or (name not in (*keys, *names)) or (name not in names and not all(values)):
+        rule = RULE.format(settings=", ".join(settings) or "none here")
+        raise InputError(f"`what_if` {rule}; got {text.strip()}, and the attributes are {', '.join(names)}")
     for value in values:
         words = f"{name}={value}" if value else f"no {name}"
         if name in names:
             yield Change(words, coarser={name: _coarser(name, value, prior_path) if value else None})
         elif name in ("epsilon", "guard"):
             yield Change(words, **{name: _key(name, value, spec)})
+        elif name in ("api", *settings):
+            yield Change(words, api=_settings("kind" if name == "api" else name, value, spec))
         else:
             yield Change(words, times=_seconds(value, "`what_if` period=") / _covered(period))
 
@@ -62,6 +68,24 @@ def _key(name: str, text: str, spec: Spec) -> Any:
         example = "budgets as numbers, as in epsilon=1,2,4,8" if name == "epsilon" else "guards, as in guard=1.1,2,none"
         raise InputError(f"`what_if` takes {example}; got {text}") from None
     return value
+
+
+def _settings(name: str, text: str, spec: Spec) -> dict[str, Any]:
+    """One setting of the API, of its type, which refuses what it cannot be."""
+    number = next((read(text) for read in (int, float) if _is(read, text)), text)
+    try:
+        spec.with_api({name: number})
+    except Mistakes as mistakes:
+        raise InputError(f"`what_if` {mistakes.lines[0]}") from None
+    return {name: number}
+
+
+def _is(read: Callable[[str], Any], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _covered(period: str | None) -> float:

@@ -18,18 +18,19 @@ from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.earlier import HISTORY, NOISY, PERIODS, Profile
 from attributary.prior.history import history
 from attributary.spec import Spec
-from attributary.spec.measure import BEYOND, COUNT, FROM
+from attributary.spec.measure import AT, BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_columns import floats, mark, together, words_of
 from attributary.tree import Tree
+from attributary.types import Arrow
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of
 SHOWN = 5  # names of measures in a message
 FAR = 20.0  # times today's sum, or a part of it: then the prior's may be in another unit
 
 
-def prior_table(path: str) -> Any:
+def prior_table(path: str) -> Arrow:
     """The table in a file; of a folder, its reports as one (prior.history), by their noisy figures."""
     if not os.path.isdir(path):
         return read_table(path)
@@ -51,7 +52,7 @@ def prior_table(path: str) -> Any:
     return noted(by_measure(tables), history=told, reports=reports)
 
 
-def read_prior(spec: Spec, tree: Tree, path: str, protected: bool = False, table: Any = None) -> Prior:
+def read_prior(spec: Spec, tree: Tree, path: str, protected: bool = False, table: Arrow = None) -> Prior:
     """What a file, or the `table` in it, says of the counts of a spec's tree, and of its other measures.
 
     Counts that were not `protected` themselves mark what is made from them as not private.
@@ -94,7 +95,7 @@ def under_plan(prior: Prior, plan: Plan, tree: Tree) -> Prior:
 
 
 def _of_table(
-    tree: Tree, known: list[str] | None, table: Any, path: str, protected: bool = False, spec: Spec | None = None
+    tree: Tree, known: list[str] | None, table: Arrow, path: str, protected: bool = False, spec: Spec | None = None
 ) -> Prior:
     """The prior in a table of counts (and of measures, with a spec) or of one measure's estimates."""
     metadata, names = table.schema.metadata or {}, table.column_names
@@ -118,7 +119,7 @@ def _of_table(
     return replace(prior, path=path, reports=frozenset(_note(table, "reports").split(",")))
 
 
-def count_rows(spec: Spec, tree: Tree, table: Any, path: str) -> Any:
+def count_rows(spec: Spec, tree: Tree, table: Arrow, path: str) -> Arrow:
     """The columns of a table of counts that a spec's measures and limits go by."""
     for measure in spec.values:
         if measure.name not in table.column_names:
@@ -128,10 +129,10 @@ def count_rows(spec: Spec, tree: Tree, table: Any, path: str) -> Any:
             )
     wanted = [*COUNTS, "rank", COUNTS[0] + BEYOND]
     wanted += [measure.name + end for measure in spec.values for end in ("", BEYOND, FROM)]
-    return _rows(tree, table, path, [name for name in wanted if name in table.column_names])
+    return _rows(tree, table, path, [n for n in table.column_names if n in wanted or n.startswith(AT)])
 
 
-def _rows(tree: Tree, table: Any, path: str, names: Any) -> Any:
+def _rows(tree: Tree, table: Arrow, path: str, names: Any) -> Arrow:
     """The columns that name nodes, and beside them these columns as numbers."""
     rows = level_columns(table, tree.attributes, path)
     for name in names:
@@ -139,11 +140,11 @@ def _rows(tree: Tree, table: Any, path: str, names: Any) -> Any:
     return rows
 
 
-def _note(table: Any, name: str) -> str:
+def _note(table: Arrow, name: str) -> str:
     return str((table.schema.metadata or {}).get(name.encode(), b"").decode())
 
 
-def of_measure(table: Any, spec: Spec, path: str, name: str | None = None) -> Any:
+def of_measure(table: Arrow, spec: Spec, path: str, name: str | None = None) -> Arrow:
     """The rows of one measure in a report that has several; without a name, of counts, or else of the first."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -165,7 +166,7 @@ def of_measure(table: Any, spec: Spec, path: str, name: str | None = None) -> An
     return rows
 
 
-def measures_in(table: Any) -> str:
+def measures_in(table: Arrow) -> str:
     """The names of the first few measures that a table has rows of."""
     import pyarrow as pa
 

@@ -22,6 +22,7 @@ from attributary.tables import read_table
 from attributary.tables.table_columns import arrow_table, column, of_label
 from attributary.tree import Tree
 from attributary.tree.paths import text_labels
+from attributary.types import Arrow
 
 COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it
 
@@ -38,7 +39,7 @@ def read_tree_and_prior(
     tree_path: str | None,
     prior_path: str | None,
     protected: bool,
-    table: Any = None,
+    table: Arrow = None,
     breakdown: str = "",
 ) -> TreeAndPrior:
     """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's.
@@ -64,7 +65,7 @@ def read_tree_and_prior(
     return TreeAndPrior(tree, read_prior(spec, tree, prior_path, protected, table))
 
 
-def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
+def _tree(spec: Spec, known: list[str], table: Arrow, path: str) -> Tree:
     if not known:
         return spec.tree()
     if HISTORY.encode() in (table.schema.metadata or {}):  # what is queried is what the last period had
@@ -124,7 +125,7 @@ def _tree_of(spec: Spec, tables: dict[str, Any]) -> Tree:
         return queried_tree(spec, list(tables.values()))
 
 
-def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
+def queried_tree(spec: Spec, tables: Sequence[Arrow]) -> Tree:
     """The tree of the impressions in some tables, or of counts; known attributes as they occur, unknown ones in full.
 
     Rows of impressions are labelled as in counts: what is missing is `missing`. In a table of nodes, an empty cell
@@ -136,14 +137,14 @@ def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
     return spec.tree(pa.concat_tables(labels).unify_dictionaries())
 
 
-def known_columns(spec: Spec, table: Any) -> tuple[str, ...]:
+def known_columns(spec: Spec, table: Arrow) -> tuple[str, ...]:
     """The columns of the known attributes: their names in the logs, if the table has these, or in the spec."""
     called = {} if spec.logs is None else spec.logs.impression_columns
     names = (called.get(a.name, a.name) for a in spec.known)
     return tuple(name if name in table.column_names else a.name for a, name in zip(spec.known, names, strict=True))
 
 
-def _labels(spec: Spec, table: Any) -> Any:
+def _labels(spec: Spec, table: Arrow) -> Arrow:
     """The known attributes of a table's rows, as text, dictionary-coded."""
     each = list(zip(spec.known, known_columns(spec, table), strict=True))
     if has_nodes(table.column_names):

@@ -44,7 +44,7 @@ from attributary.tables import write_table
 from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Floats
+from attributary.types import Arrow, Floats
 from attributary.whole_files import was_stopped, whole_folder
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class Known(NamedTuple):
 
     @classmethod
     def of(
-        cls, spec: Spec, counts: Counts, before: Counts | None, prior: str | None, protected: bool, table: Any
+        cls, spec: Spec, counts: Counts, before: Counts | None, prior: str | None, protected: bool, table: Arrow
     ) -> "Known":
         tree, names = spec.tree(counts.table), [attribute.name for attribute in spec.known]
         if prior is not None:

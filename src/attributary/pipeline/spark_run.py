@@ -42,6 +42,7 @@ from attributary.spec.attribute import Attribute
 from attributary.tables import write_table
 from attributary.tables.table_columns import plain, with_column
 from attributary.tree import Tree
+from attributary.types import Arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -61,7 +62,7 @@ class CountTask:
     period: Period
     earlier: Period | None = None
 
-    def counted(self, rows: Any) -> tuple[Counts, Counts | None] | None:
+    def counted(self, rows: Arrow) -> tuple[Counts, Counts | None] | None:
         """The counts of groups of rows, as an Arrow table, and those before; None where these alone have any."""
         now, then = (rows.filter(pc.equal(rows.column(BEFORE), earlier)) for earlier in (False, True))
         if not now.num_rows:
@@ -83,12 +84,12 @@ class CountTask:
                 codes[-1][has] = path.astype(np.int64)
             yield pa.RecordBatch.from_arrays([*batch.columns, *codes], [*batch.schema.names, *self.paths])
 
-    def _hashes(self, table: Any, column: str, attribute: Attribute) -> Codes:
+    def _hashes(self, table: Arrow, column: str, attribute: Attribute) -> Codes:
         by_label = attribute.calendar is None
         made = label_codes(table, column, attribute, self.logs) if by_label else bucket_codes(table, column, attribute)
         return label_hashes(made.labels.to_pylist())[made.code]
 
-    def survey(self, rows: Any) -> Any:
+    def survey(self, rows: Arrow) -> Arrow:
         """The nodes of a part's levels, and its counts without their table: one row, or none."""
         import pyarrow as pa
 
@@ -130,7 +131,7 @@ class RunTask:
     generated: bool
     first: Mapping[int, int]  # of each part, the number of its first node
 
-    def tables(self, rows: Any) -> dict[str, Any]:
+    def tables(self, rows: Arrow) -> dict[str, Any]:
         """The tables of a part, as `Run.tables` of one machine; a column says so where they are not private."""
         import pyarrow as pa
 
@@ -154,7 +155,7 @@ class RunTask:
     def work(self, name: str, schema: Any) -> Callable[[Any], Any]:
         """What makes one of these tables of a part's groups of rows."""
 
-        def made(rows: Any) -> Any:
+        def made(rows: Arrow) -> Arrow:
             table = self.tables(rows).get(name)
             return schema.empty_table() if table is None else table.select(schema.names).cast(schema)
 
@@ -337,7 +338,7 @@ class Parts:
             dealt = known.withColumn(PART, part)
             columns = "part long, nodes array<long>, counts binary, before binary"
 
-            def survey_of(rows: Any) -> Any:  # PySpark takes a method's self for a key
+            def survey_of(rows: Arrow) -> Arrow:  # PySpark takes a method's self for a key
                 return task.survey(rows)
 
             survey = dealt.groupBy(PART).applyInArrow(survey_of, columns).collect()
@@ -364,7 +365,7 @@ class Parts:
         """How many nodes each level has."""
         return [sum(level) for level in zip(*self.nodes.values(), strict=True)]
 
-    def sample(self) -> Any:
+    def sample(self) -> Arrow:
         """The groups of one block."""
         return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
 

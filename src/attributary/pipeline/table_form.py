@@ -36,7 +36,7 @@ from attributary.tables.text_form import dialect
 from attributary.tree import Tree
 from attributary.tree.match import with_missing
 from attributary.tree.paths import reads_as_total
-from attributary.types import Bools, Floats, Ints
+from attributary.types import Arrow, Bools, Cells, Floats, Frame, Ints
 
 NULL = "NULL"  # the label of rows that a query grouped by null
 FIGURES = (
@@ -70,7 +70,7 @@ PERIODS = {
 class TableForm:
     """A table, its roles, its figures as numbers, and what was assumed."""
 
-    table: Any  # Arrow, one row per node; cells that mark totals are empty
+    table: Arrow  # one row per node; cells that mark totals are empty
     path: str  # what messages call it
     tree: Tree  # node i is row i; nodes without a row come last, and after them leaves for rows that are missing
     levels: tuple[str, ...]  # top to bottom
@@ -104,7 +104,7 @@ class TableForm:
 
 
 def recognise(
-    frame: Any,
+    frame: Frame,
     levels: Sequence[str] | None = None,
     value: str | None = None,
     *,
@@ -205,7 +205,7 @@ def recognise(
     return form.with_missing(lack_labels(tree, missing))
 
 
-def _marks(table: Any, name: str, label: str) -> bool:
+def _marks(table: Arrow, name: str, label: str) -> bool:
     return bool((path_ends(table, name, [label]) > path_ends(table, name, ())).any())
 
 
@@ -225,7 +225,7 @@ def _margin_form(form: TableForm, rows: TableForm, marks: Collection[str]) -> Ta
     return replace(rows, table=table, tree=tree, levels=tuple(tree.attributes), path=path, second=True)
 
 
-def _source(table: Any) -> tuple[Any, list[str], dict[bytes, bytes]]:
+def _source(table: Arrow) -> tuple[Any, list[str], dict[bytes, bytes]]:
     """The table without what it notes of the file that it is from, which in words, and as it was noted."""
     metadata = table.schema.metadata or {}
     source = {key: value for key, value in metadata.items() if key in OF_SOURCE}
@@ -246,7 +246,7 @@ def _named_by_title(source: dict[bytes, bytes]) -> str:
 # Figures.
 
 
-def _value_column(table: Any, others: Collection[str], path: str, suppressed: Collection[str]) -> str:
+def _value_column(table: Arrow, others: Collection[str], path: str, suppressed: Collection[str]) -> str:
     """The column of figures: the only one with a usual name, or the only one of numbers."""
     free = [name for name in table.column_names[:KEEP] if name not in {*others, *ADDED} and name.lower() not in NOISE]
     numeric = [name for name in free if is_numeric(column(table, name, path), suppressed)]
@@ -274,7 +274,7 @@ def merged_levels(source: dict[bytes, bytes], names: Sequence[str]) -> list[str]
 
 
 def _levels(
-    table: Any, names: Sequence[str], totals: Collection[str], path: str, suppressed: Collection[str], no_totals: bool
+    table: Arrow, names: Sequence[str], totals: Collection[str], path: str, suppressed: Collection[str], no_totals: bool
 ) -> tuple[list[str], Tree]:
     """The columns that name nodes, top to bottom, and the tree that they make.
 
@@ -327,7 +327,7 @@ def _levels(
     )
 
 
-def _coded(cells: Any) -> bool:
+def _coded(cells: Cells) -> bool:
     """Whether texts are numbers of something, as 0012 is of a store."""
     import pyarrow.compute as pc
 
@@ -335,7 +335,7 @@ def _coded(cells: Any) -> bool:
 
 
 def _tree(
-    table: Any, names: Sequence[str], marks: Collection[str], path: str, fill: bool, totals: Collection[str] | None
+    table: Arrow, names: Sequence[str], marks: Collection[str], path: str, fill: bool, totals: Collection[str] | None
 ) -> Tree:
     """The tree that the rows name, where these labels mark totals."""
     marked = without_totals(table, list(names), marks, path)
@@ -346,7 +346,7 @@ def _tree(
 # Totals.
 
 
-def _tree_with_totals(table: Any, names: Sequence[str], marks: Collection[str], path: str) -> Tree | None:
+def _tree_with_totals(table: Arrow, names: Sequence[str], marks: Collection[str], path: str) -> Tree | None:
     """The tree of a table in which these labels mark totals; None where they cannot."""
     ends = [path_ends(table, name, marks) for name in names]
     if not all((a <= b).all() for a, b in pairwise(ends)):
@@ -375,7 +375,7 @@ def _are_sums(tree: Tree, figures: Floats) -> bool:
 # GROUPING().
 
 
-def _grouping_columns(table: Any) -> dict[str, str]:
+def _grouping_columns(table: Arrow) -> dict[str, str]:
     """The columns that hold GROUPING() of others, by these others."""
     by_letters = {_letters(name): name for name in table.column_names}
     flags = {_letters(name).removeprefix("grouping"): name for name in table.column_names if _is_flag(name)}
@@ -390,7 +390,7 @@ def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
+def _null_labels(table: Arrow, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
     """The table with a label where GROUPING() says that an empty cell is a group of its own."""
     notes = []
     for name, flag in grouping.items():
@@ -439,7 +439,7 @@ class WideColumns:
 
 
 def wide_columns(
-    table: Any, levels: Sequence[str] | None, value: str | None, named: str | None, others: Collection[str]
+    table: Arrow, levels: Sequence[str] | None, value: str | None, named: str | None, others: Collection[str]
 ) -> WideColumns | None:
     """The columns of a pivot: two or more whose names are dates or the like, or with `named` all numbers.
 
@@ -476,7 +476,7 @@ def wide_columns(
     return WideColumns(level, tuple(labels), margins[0] if margins else None, tuple(levels or rest), dropped)
 
 
-def _has_numbers(table: Any, name: str) -> bool:
+def _has_numbers(table: Arrow, name: str) -> bool:
     cells = column(table, name, "")
     if not is_text_type(cells.type):
         return not pa.types.is_temporal(cells.type)
@@ -494,7 +494,7 @@ def _margin(name: str) -> bool:
 class Pivot(NamedTuple):
     """A wide table as the user has it."""
 
-    table: Any  # Arrow
+    table: Arrow
     wide: WideColumns
     depth: Ints  # how many of its levels each row names
     called: str  # what its figures are

@@ -27,7 +27,7 @@ from attributary.tables.table_source import is_sheet, is_text
 from attributary.tables.text_form import dialect, with_dialect
 from attributary.tree import Tree
 from attributary.tree.paths import codes
-from attributary.types import Floats, Ints
+from attributary.types import Arrow, Floats, Ints
 
 NOISY, NOISE_VARIANCE = MEASURED
 FINE = 0.02  # of the smallest standard deviation: the unit that figures are written in
@@ -56,7 +56,7 @@ class Layout:
         return self.forms[0].pivot is not None and not self.fill
 
     @property
-    def base(self) -> Any:
+    def base(self) -> Arrow:
         """The user's table, whose columns stay."""
         form = self.forms[0]
         return form.table if form.pivot is not None and self.fill else form.user
@@ -95,7 +95,7 @@ class Layout:
 
 def written_table(
     layout: Layout, estimates: Mapping[str, Estimate], format: Format | None, margins: Mapping[str, Estimate] = EMPTY
-) -> Any:
+) -> Arrow:
     """The user's table with the estimates, as an Arrow table for this format; None is a frame in memory.
 
     `margins` are the estimates of rows of totals that are no nodes of the hierarchy.
@@ -121,7 +121,7 @@ def written_table(
     return with_dialect(made, text, ",") if is_text(format) else made
 
 
-def _rows(layout: Layout, est: Estimate, each: list[dict[str, Any]], format: Format | None) -> Any:
+def _rows(layout: Layout, est: Estimate, each: list[dict[str, Any]], format: Format | None) -> Arrow:
     """The rows of a hierarchy with their figures."""
     forms, first = layout.forms, layout.forms[0]
     names = layout.names(list(each[0]))
@@ -142,7 +142,7 @@ def _rows(layout: Layout, est: Estimate, each: list[dict[str, Any]], format: For
     return made
 
 
-def _in_order(made: Any, others: Any, form: TableForm) -> Any:
+def _in_order(made: Arrow, others: Arrow, form: TableForm) -> Arrow:
     """The rows of both breakdowns as they are in the user's table; those that were added come last."""
     assert form.margin is not None and form.rows is not None and form.margin.rows is not None
     last = len(form.rows) + len(form.margin.rows)
@@ -234,7 +234,7 @@ def _pivot(
     layout: Layout,
     format: Format | None,
     sums: Mapping[str, Any] | None,
-) -> Any:
+) -> Arrow:
     """The user's pivot with estimates in its cells, and behind it the other figures of each column.
 
     Rows of totals hold the estimates of these `sums`; else the sums of the estimates in the rows that they are the
@@ -292,7 +292,7 @@ def _rows_of_totals(pivot: Pivot) -> dict[int, Ints]:
 # The user's columns.
 
 
-def _with_numbers(layout: Layout, format: Format) -> Any:
+def _with_numbers(layout: Layout, format: Format) -> Arrow:
     """The table with figures and their noise as numbers: Parquet has no place for texts among them, nor for bounds.
 
     Text keeps them as they are; a sheet has numbers, and texts for bounds.
@@ -313,7 +313,7 @@ def _with_numbers(layout: Layout, format: Format) -> Any:
     return table
 
 
-def _as_text(table: Any, form: TableForm) -> Any:
+def _as_text(table: Arrow, form: TableForm) -> Arrow:
     """The table with empty labels instead of nan, which would be a label in text."""
     for name in form.levels:
         if pa.types.is_floating(plain(table.column(name)).type):
@@ -321,7 +321,7 @@ def _as_text(table: Any, form: TableForm) -> Any:
     return table
 
 
-def _filled(table: Any, tree: Tree) -> Any:
+def _filled(table: Arrow, tree: Tree) -> Arrow:
     """The table with a row for every node of its tree; those it lacked come last, empty but for their path."""
     nodes = tree.table().slice(table.num_rows)
     if len(nodes) == 0:

@@ -17,6 +17,7 @@ from attributary.spec.privacy_unit import UNITS
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
+from attributary.types import Arrow
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
@@ -47,7 +48,7 @@ def to_json(plan: Plan) -> str:
     return lines({key: data[key] for key in ORDER if key in data}) + "\n"
 
 
-def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
+def from_json(text: str, nodes: Arrow = None, name: str = "the plan") -> Plan:
     """The plan in a text; anything wrong with it as an InputError that calls it by its name."""
     try:
         data = json.loads(text)
@@ -153,7 +154,7 @@ def load(path: str) -> Plan:
     return plan
 
 
-def _contributions(nodes: Any, name: str) -> Any:
+def _contributions(nodes: Arrow, name: str) -> Arrow:
     """The table of a plan's nodes, checked to have whole numbers where the plan reads them."""
     import pyarrow as pa
 

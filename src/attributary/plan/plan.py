@@ -25,7 +25,7 @@ from attributary.spec.privacy_unit import UNITS, PrivacyLoss
 from attributary.spec.terms import ApiSection
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Floats, Ints
+from attributary.types import Arrow, Floats, Ints
 
 Row = tuple[int, ...]
 DOMAIN = {"name", "unknown", "domain", "range", "bucket", "buckets", "start", "calendar", "timezone"}  # of its values
@@ -198,7 +198,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     prior: PriorNote = Field(description="what the plan was made of")
     expected: PlanErrors = Field(description="the errors to expect")
     spec: Spec = Field(description="what was asked")
-    nodes: Any = Field(default=None, exclude=True)  # of a plan by node: the tree's columns, and `contribution`
+    nodes: Arrow = Field(default=None, exclude=True)  # of a plan by node: the tree's columns, and `contribution`
 
     @model_validator(mode="after")
     def _within_budget(self) -> Self:
@@ -484,7 +484,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         return to_json(self)
 
     @classmethod
-    def from_json(cls, text: str, nodes: Any = None) -> "Plan":
+    def from_json(cls, text: str, nodes: Arrow = None) -> "Plan":
         """The plan in a JSON text, with the table of nodes if it goes by node."""
         from attributary.plan.file import from_json
 
@@ -585,6 +585,6 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def checksum(nodes: Any) -> int:
+def checksum(nodes: Arrow) -> int:
     """Of the contributions in a table of nodes, in its order."""
     return zlib.crc32(np.ascontiguousarray(nodes.column("contribution").to_numpy(), "<i8").tobytes())

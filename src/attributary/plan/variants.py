@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.plan.make import make_plan
+from attributary.plan.make import expected, make_plan
 from attributary.plan.plan import Plan
 from attributary.prior import Prior
 from attributary.prior.earlier import Profile
@@ -15,7 +15,7 @@ from attributary.spec import Spec
 from attributary.spec.attribute import DOMAINS
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Bools, Floats
+from attributary.types import Bools, Cells, Floats
 
 OF_DOMAINS = (*DOMAINS, "buckets", "start")
 
@@ -36,6 +36,7 @@ class Change:
     guard: float | str | None = None  # a stricter or a looser one
     times: float = 1.0  # the length of the period, in periods of the prior: counts are in proportion
     coarser: Mapping[str, Coarser | None] = field(default_factory=dict)  # by attribute; None leaves it out
+    api: Mapping[str, Any] = field(default_factory=dict)  # other settings of the API, or another one by its `kind`
 
     def also(self, other: "Change") -> "Change":
         """Both at once."""
@@ -45,6 +46,7 @@ class Change:
             self.guard if other.guard is None else other.guard,
             self.times * other.times,
             {**self.coarser, **other.coarser},
+            {**self.api, **other.api},
         )
 
     def levels(self, names: Iterable[str]) -> list[str]:
@@ -58,6 +60,7 @@ class Variant(NamedTuple):
 
     change: Change
     plan: Plan
+    noise: float | None = None  # the tree's error of noise alone, where budgets cut something off as well
 
 
 def what_if(
@@ -73,12 +76,20 @@ def what_if(
             yield Variant(change, plan.at(change.epsilon))
             continue
         asked = _Asked(plan.spec, tree, prior, profile).after(change)
-        wishes = {"rounding": plan.rounding, "learn": plan.learn or False, **options, "compare": False, "strict": False}
+        wishes = {"rounding": plan.rounding, "learn": plan.learn or False, **options, "strict": False}
+        wishes["compare"] = bool(change.api)  # which may leave the scheme open
         wishes["share"] = {new: v for name, v in (wishes.get("share") or {}).items() for new in change.levels([name])}
         wishes["keep"] = change.levels(wishes.get("keep", ()))
-        yield Variant(
-            change, make_plan(asked.spec, asked.tree, asked.prior, plan.method, profile=asked.profile, **wishes)
-        )
+        made = make_plan(asked.spec, asked.tree, asked.prior, plan.method, profile=asked.profile, **wishes)
+        yield Variant(change, made, of_noise(made, asked.tree, asked.prior, asked.profile))
+
+
+def of_noise(plan: Plan, tree: Tree, prior: Prior, profile: Profile | None) -> float | None:
+    """The tree's error of noise alone; None where no budgets of devices run out."""
+    if plan.spec.paid is None:
+        return None
+    mean = prior.mean if profile is None else profile.full(plan.spec.asked[0])
+    return expected(plan, tree, replace(prior, mean=mean)).tree
 
 
 class _Asked(NamedTuple):
@@ -93,6 +104,12 @@ class _Asked(NamedTuple):
         asked = self
         if change.epsilon is not None:
             asked = asked._replace(spec=asked.spec.at(change.epsilon))
+        if change.api:
+            asked = asked._replace(spec=asked.spec.with_api(change.api))
+            paying = asked.profile and asked.profile.paying(asked.spec.paid)
+            if paying and asked.spec.paid is None:  # nothing runs out
+                asked = asked._replace(prior=replace(asked.prior, mean=paying.full(asked.spec.asked[0])))
+            asked = asked._replace(profile=paying)
         if change.guard is not None:
             asked = asked._replace(spec=asked.spec.with_keys(guard=change.guard))
         if change.times != 1:
@@ -156,7 +173,7 @@ def _with_attribute(spec: Spec, name: str, coarser: Coarser | None) -> Spec:
     return type(spec)(**{key: value for key, value in given.items() if value is not None})
 
 
-def _relabelled(column: Any, name: str, coarser: Coarser) -> Any:
+def _relabelled(column: Cells, name: str, coarser: Coarser) -> Cells:
     """A column of labels, each as the coarser attribute calls it."""
     import pyarrow as pa
 

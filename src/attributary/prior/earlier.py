@@ -20,7 +20,7 @@ from attributary.tables.table_columns import EXACT_PRIOR, TRUE_COUNTS, arrow_tab
 from attributary.tree import Tree
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
 from attributary.tree.paths import RowError, codes, text_labels
-from attributary.types import Bools, Floats, Ints
+from attributary.types import Arrow, Bools, Floats, Frame, Ints
 
 PRIOR = "the prior"  # in messages
 NOISY = "noisy"  # a column of reports
@@ -51,7 +51,7 @@ def as_period(tree: Tree, earlier: Prior | None) -> Prior | None:
 
 def from_counts(
     tree: Tree,
-    counts: Any,
+    counts: Frame,
     *,
     known: Collection[str] | None = None,
     protected: bool = False,
@@ -104,7 +104,7 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     return replace(made, periods=each, source=table.schema.metadata[HISTORY.encode()].decode())
 
 
-def _matched(tree: Tree, frame: Any) -> tuple[Any, Match]:
+def _matched(tree: Tree, frame: Frame) -> tuple[Any, Match]:
     """The Arrow table of an earlier period, and where its rows stand in the tree."""
     table = arrow_table(frame)
     if table.num_rows == 0:
@@ -114,7 +114,7 @@ def _matched(tree: Tree, frame: Any) -> tuple[Any, Match]:
 
 def _prior(
     tree: Tree,
-    table: Any,
+    table: Arrow,
     mean: Floats,
     variance: Floats | None,
     protected: bool,
@@ -162,7 +162,7 @@ def _refuse(bad: Bools, values: Floats, rule: str) -> None:
         raise RowError(row, f"{rule} {'empty or nan' if np.isnan(values[row]) else format(values[row], 'g')}")
 
 
-def _refuse_other_domain(tree: Tree, table: Any, rows: Match, known: Collection[str] | None, count: Floats) -> None:
+def _refuse_other_domain(tree: Tree, table: Arrow, rows: Match, known: Collection[str] | None, count: Floats) -> None:
     """Raises ValueError where an attribute with a domain has values that are not in it."""
     for name in [] if known is None else [name for name in tree.attributes if name not in known]:
         labels, domain = text_labels(table, name), tree.labels[tree.attributes.index(name)].dictionary.to_pylist()
@@ -237,10 +237,10 @@ class Profile:
         paid = {times: each * factor for times, each in self.paid.items()}
         return replace(self, number=self.number * factor, value=value, beyond=beyond, paid=paid)
 
-    def paying(self, conversions: int) -> "Profile":
-        """The profile if an API's budgets paid for so many conversions of a device."""
-        if not self.paid:
-            return self
+    def paying(self, conversions: int | None) -> "Profile":
+        """The profile if an API's budgets paid for so many conversions of a device; None: for all of them."""
+        if not self.paid or conversions is None:
+            return replace(self, number=self.number + self.beyond.get(COUNT, 0.0), beyond={}) if self.paid else self
         most = max(self.paid)
         if conversions not in self.paid and conversions < most:
             known = ", ".join(map(str, sorted(self.paid)))
@@ -287,7 +287,7 @@ class Profile:
         return tree.sum_up(tree.from_level_order(leaves))
 
 
-def profile(tree: Tree, spec: Spec, counts: Any) -> Profile:
+def profile(tree: Tree, spec: Spec, counts: Frame) -> Profile:
     """The profile in a table of counts; rows of paths that the tree does not have are passed over, as in a prior."""
     table = arrow_table(counts)
     rows = match(tree, table)
@@ -295,7 +295,7 @@ def profile(tree: Tree, spec: Spec, counts: Any) -> Profile:
     return _profile(tree, spec, table, rows)
 
 
-def _profile(tree: Tree, spec: Spec, table: Any, rows: Match) -> Profile:
+def _profile(tree: Tree, spec: Spec, table: Arrow, rows: Match) -> Profile:
     here = rows.leaf
     names = {measure.name for measure in spec.values}
     columns = set(table.column_names)
@@ -314,10 +314,10 @@ def _profile(tree: Tree, spec: Spec, table: Any, rows: Match) -> Profile:
             if of + BEYOND in columns
         },
         {int(name[len(AT) :]): _numbers(table, name)[here] for name in table.column_names if name.startswith(AT)},
-    )
+    ).paying(spec.paid)
 
 
-def _numbers(table: Any, name: str, some_empty: bool = False, signed: bool = False) -> Floats:
+def _numbers(table: Arrow, name: str, some_empty: bool = False, signed: bool = False) -> Floats:
     cells = floats(table, name, "the prior")
     if not some_empty and not (np.isfinite(cells) & (signed | (cells >= 0))).all():
         raise ValueError(f"a count or a sum is a number, 0 or more; {name!r} has others, or empty cells")

@@ -20,7 +20,7 @@ from attributary.estimates import noted, with_columns
 from attributary.prior.earlier import PERIODS, from_estimates
 from attributary.tables.table_columns import mark
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Arrow, Floats, Frame
 
 DISCOUNTS = (0.0, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0)
 USUAL = 0.8  # where there are too few periods to tell
@@ -28,7 +28,7 @@ LATEST = "latest"  # a column
 
 
 def from_periods(
-    tree: Tree, source: Any, *, known: Collection[str] | None = None, discount: float | None = None, **options: Any
+    tree: Tree, source: Frame, *, known: Collection[str] | None = None, discount: float | None = None, **options: Any
 ) -> Prior:
     """Several earlier reports as one prior: a folder of them, a mapping by name, or a `Series`.
 
@@ -39,7 +39,7 @@ def from_periods(
     return from_estimates(tree, history(series, discount), known=known)
 
 
-def history(series: Series, discount: float | None = None) -> Any:
+def history(series: Series, discount: float | None = None) -> Arrow:
     """The periods of a series as one Arrow table of estimates, by node; the discount is `best_discount` by default.
 
     `estimate` and `variance` are those of an average period, `periods` is how many periods' worth of conversions that

@@ -59,7 +59,7 @@ def posterior_estimate(
     if measured.noisy.ndim > 1 or measured.families:
         raise ValueError("the posterior is of one column of figures with independent noise; give one at a time")
     if not is_kept(marginals_of_roots):
-        stage("compiling for this machine, once: some ten seconds")
+        stage("compiling for this machine, once: some five seconds")
     figures = whole_figures(tree, measured)
     today = Today(tree, figures.x, order(measured.variance), figures.blue, figures.wide)
     if families is None:

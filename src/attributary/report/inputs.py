@@ -15,6 +15,7 @@ from attributary.read_estimates import read_estimates, read_measures
 from attributary.report.page import ReportInputs, only_measure
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of
+from attributary.types import Arrow
 
 SHOWN: tuple[Kind, ...] = ("plan", "estimates", "ratios", "evaluation")  # in the order that they are read
 
@@ -101,7 +102,7 @@ def _measures(file: KnownFile, plan: Plan | None, levels: list[str] | None) -> d
     return {only_measure(plan): read_estimates(file.table, file.path, names)}
 
 
-def _plan_levels(plan: Plan | None, table: Any) -> list[str] | None:
+def _plan_levels(plan: Plan | None, table: Arrow) -> list[str] | None:
     """The plan's attributes, where a table has them all."""
     names = [attribute.name for attribute in plan.spec.attributes] if plan else []
     return names if names and set(names) <= set(table.column_names) else None

@@ -15,7 +15,7 @@ from attributary.facts.numerals import rounded
 from attributary.facts.quantity import Quantity
 from attributary.report.charts import BOUNDS, NAMES
 from attributary.tree import Tree
-from attributary.types import Bools
+from attributary.types import Bools, Values
 
 
 class Cut(NamedTuple):
@@ -97,7 +97,7 @@ def pack(quantities: Sequence[Quantity], cut: Cut) -> Packed:
     return Packed({"sizes": sizes, "columns": columns, "part": 10 ** quantities[0].digits}, data)
 
 
-def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, NDArray[Any]]:
+def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, Values]:
     """The figures as they are shown; those around the estimate as they differ from it, which takes fewer bytes."""
     estimate, low, high, noisy = (rounded(x[keep], digits) for x in (est.estimate, est.low, est.high, est.noisy))
     figures = {
@@ -113,7 +113,7 @@ def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, 
     return parts | {"variance": est.variance[keep].astype("<f4"), **seen}
 
 
-def _parts(values: NDArray[np.float64], part: int) -> NDArray[Any]:
+def _parts(values: NDArray[np.float64], part: int) -> Values:
     """Whole parts of one in the fewest bytes, nan as the least number there is; floats where they are too large."""
     known = np.isfinite(values)
     most = float(np.max(np.abs(values), initial=0.0, where=known))
@@ -124,13 +124,13 @@ def _parts(values: NDArray[np.float64], part: int) -> NDArray[Any]:
     return np.where(known, scaled, np.iinfo(kind).min).astype(kind)
 
 
-def _least(values: NDArray[Any]) -> NDArray[Any]:
+def _least(values: Values) -> Values:
     """Whole numbers in the fewest bytes."""
     most = int(values.max(initial=0))
     return values.astype("<u1" if most < 2**8 else "<u2" if most < 2**16 else "<u4")
 
 
-def _labels(est: Estimates, level: int, keep: NDArray[np.bool_]) -> tuple[NDArray[Any], list[str]]:
+def _labels(est: Estimates, level: int, keep: NDArray[np.bool_]) -> tuple[Values, list[str]]:
     """The labels of a level's kept nodes, as codes into a list of words."""
     tree = est.tree
     if not tree.attributes:

@@ -49,7 +49,7 @@ from attributary.spec.mistakes import (
     twice,
 )
 from attributary.spec.privacy_unit import UNITS, PrivacyUnit, known_unit
-from attributary.spec.terms import ApiSection, Terms, at_epsilon, terms_of, with_its_defaults, wrong_api
+from attributary.spec.terms import ApiSection, Terms, at_epsilon, at_settings, terms_of, with_its_defaults, wrong_api
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
 
@@ -326,6 +326,11 @@ class Spec(Section):
     def at(self, epsilon: float) -> Self:
         """The same under another budget."""
         return type(self)(**at_epsilon(self.model_dump(by_alias=True, exclude_none=True), epsilon))
+
+    def with_api(self, settings: Mapping[str, Any]) -> Self:
+        """The same under other settings of its API, or under another API by its `kind`."""
+        given = self.model_dump(by_alias=True, exclude_none=True)
+        return type(self)(**at_settings(given, settings, None if self.api is None else self.api.granted))
 
     def with_keys(self, **keys: Any) -> Self:
         """The same with other values of some keys, as they are named in the file; all of it is checked again."""

@@ -10,11 +10,12 @@ from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
 from attributary.tree.paths import codes, depths, read_paths, text_labels
 from attributary.tree.tree import level_order
+from attributary.types import Arrow
 
 LARGEST = 2**31  # nodes of a tree
 
 
-def queried(table: Any, known: list[str], domains: dict[str, tuple[str, ...]], total: bool) -> Tree:
+def queried(table: Arrow, known: list[str], domains: dict[str, tuple[str, ...]], total: bool) -> Tree:
     """Known attributes as they occur in the table, and the full domain of every unknown one under each of them."""
     import pyarrow as pa
 
@@ -35,7 +36,7 @@ def queried(table: Any, known: list[str], domains: dict[str, tuple[str, ...]], t
     return Tree(parent.astype(np.int32), layout.first, layout.offsets, None, (*known, *domains), tuple(labels), total)
 
 
-def _known(table: Any, known: list[str]) -> tuple[list[NDArray[np.int64]], list[Any]]:
+def _known(table: Arrow, known: list[str]) -> tuple[list[NDArray[np.int64]], list[Any]]:
     """The parents of each level, counted within the level above, and its labels."""
     if table is None:
         raise InputError(f"the tree needs a table of the known attributes, {', '.join(known)}, as they occur; got none")
@@ -48,7 +49,7 @@ def _known(table: Any, known: list[str]) -> tuple[list[NDArray[np.int64]], list[
     return [level - layout.offsets[i - 1] if i else level for i, level in enumerate(parents)], list(paths.labels)
 
 
-def _distinct(table: Any, known: list[str]) -> Any:
+def _distinct(table: Arrow, known: list[str]) -> Arrow:
     """Every path once, in order of appearance, as text; rows without any label, such as a total's, are passed over."""
     import pyarrow as pa
 

@@ -47,6 +47,11 @@ class ApiSection(Section):
         """How many conversions of a device its budgets pay for in turn; None where nothing runs out."""
         return None
 
+    @property
+    def granted(self) -> float | None:
+        """ε of the unit that the API protects, where a conversion has only a part of it."""
+        return None
+
     @classmethod
     def derived(cls, section: Keys) -> dict[str, Any]:
         """The keys of the spec that follow from the section: ε, l1 or noise."""
@@ -80,6 +85,8 @@ class Terms:
     devices: Callable[[], object] | None = (
         None  # makes `logs.devices.DeviceRules`, where devices decide what is reported
     )
+    protects: str = "impression"  # what an ε is of, in a word
+    protected: str = "whether an impression has its counted conversion"  # and in a phrase
     unit: str = ""  # what ε is of, where that is not an impression's counted conversion; with keys of [api] in braces
     guarantee: tuple[str, ...] = ()  # what else is to be said of it
     one_impression: str = ""  # when a logged purchase can only affect the impression that it belongs to, if ever
@@ -136,6 +143,18 @@ def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
         return {**given, "epsilon": epsilon}
     kept = {key: value for key, value in given.items() if key != "epsilon" and value != follows.get(key, ...)}
     return {**kept, "api": terms.section.at(section, epsilon)}
+
+
+def at_settings(given: dict[str, Any], settings: Keys, granted: float | None) -> dict[str, Any]:
+    """A spec's keys under other settings of its API, from which ε, L1 and noise follow anew; or under another API.
+
+    That has `granted` as its ε: what the first grants the unit that it protects.
+    """
+    kept = {key: value for key, value in given.items() if key not in ("epsilon", "l1", "noise", "api")}
+    section = _section(given)
+    if settings.get("kind", section.get("kind")) == section.get("kind"):
+        return {**kept, "api": {**section, **settings}}
+    return {**kept, "epsilon": given["epsilon"] if granted is None else granted, "api": dict(settings)}
 
 
 def wrong_api(given: Keys) -> Iterator[Mistake]:

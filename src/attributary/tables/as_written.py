@@ -9,14 +9,13 @@ measure.
 import json
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from attributary.arrow import pa, pc
 from attributary.tables.number_form import BELOW as BOUND
 from attributary.tables.number_form import plain_numbers
 from attributary.tables.table_columns import is_text_type, with_cells
+from attributary.types import Arrow
 
 MEASURED = ("noisy", "noise_variance")
 NEEDED = ("estimate", "variance", "low", "high")
@@ -61,7 +60,7 @@ def names_of_nodes(names: Sequence[str]) -> list[str]:
     return [*([] if form.pivot else [MEASURE]), *kept, *ADDED[: len(MEASURED) + len(NEEDED)]]
 
 
-def rows_of_nodes(table: Any) -> Any:
+def rows_of_nodes(table: Arrow) -> Arrow:
     """The table with one row for each node and measure, its figures numbers and totals without labels."""
     form = written_form(table.column_names)
     if form is None:
@@ -72,7 +71,7 @@ def rows_of_nodes(table: Any) -> Any:
     return _stacked(table, form.figures) if form.figures else table
 
 
-def _numbers(table: Any, form: WrittenForm) -> Any:
+def _numbers(table: Arrow, form: WrittenForm) -> Arrow:
     """The table with numbers where texts have decimal commas, but for labels; a bound such as <5 is no number."""
     labels = set(_level_names(table))
     for name in table.column_names:
@@ -86,14 +85,14 @@ def _numbers(table: Any, form: WrittenForm) -> Any:
     return table
 
 
-def _level_names(table: Any) -> list[str]:
+def _level_names(table: Arrow) -> list[str]:
     """The levels that a column states, top to bottom."""
     if LEVELS not in table.column_names or not is_text_type(table.column(LEVELS).type):
         return []
     return max((str(text or "") for text in pc.unique(table.column(LEVELS)).to_pylist()), key=len).split(BELOW)
 
 
-def _without_labels_of_totals(table: Any) -> Any:
+def _without_labels_of_totals(table: Arrow) -> Arrow:
     """The table with empty labels below each row's own level."""
     metadata = table.schema.metadata or {}
     for label in json.loads(metadata.get(TOTALS, b"[]")):
@@ -111,7 +110,7 @@ def _without_labels_of_totals(table: Any) -> Any:
     return table
 
 
-def _without_margin(table: Any) -> Any:
+def _without_margin(table: Arrow) -> Arrow:
     """The table without rows of another breakdown, which were denoised together with the others."""
     metadata = table.schema.metadata or {}
     levels = _level_names(table)
@@ -129,7 +128,7 @@ def _without_margin(table: Any) -> Any:
     return table
 
 
-def _stacked(table: Any, figures: Sequence[str]) -> Any:
+def _stacked(table: Arrow, figures: Sequence[str]) -> Arrow:
     """The figures one below the other, told apart by a first column."""
     behind = {f"{figure}_{name}" for figure in figures for name in ADDED}
     users, parts = table.drop_columns([name for name in table.column_names if name in behind]), []
@@ -142,7 +141,7 @@ def _stacked(table: Any, figures: Sequence[str]) -> Any:
     return pa.concat_tables(parts, promote_options="permissive")
 
 
-def _unpivoted(table: Any, columns: Sequence[str]) -> Any:
+def _unpivoted(table: Arrow, columns: Sequence[str]) -> Arrow:
     """A row for each cell: the total of a row is the figure of its own node, and a row of totals has no other cell."""
     levels, stated = _level_names(table), table.column(LEVELS)
     whole = pc.equal(stated, max(stated.unique().to_pylist(), key=lambda text: len(text or "")))

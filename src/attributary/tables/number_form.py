@@ -12,9 +12,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from attributary.arrow import pa, pc
 from attributary.errors import InputError
 from attributary.tables.table_columns import (
     FIRST,
@@ -28,7 +27,7 @@ from attributary.tables.table_columns import (
 )
 from attributary.tables.table_source import shown
 from attributary.tables.text_form import place
-from attributary.types import Bools, Floats
+from attributary.types import Arrow, Bools, Cells, Floats
 
 GAPS = " \u00a0\u2009\u202f'’"  # what may stand between thousands besides a point or a comma
 OTHER = {".": ",", ",": "."}
@@ -41,14 +40,14 @@ EMPTY = ("unmeasured", "zero")
 class FigureColumn(NamedTuple):
     """A table and its column of figures."""
 
-    table: Any  # Arrow; the column as numbers, where it was written in another form than ours
+    table: Arrow  # Arrow; the column as numbers, where it was written in another form than ours
     figures: Floats  # nan where a cell is empty, the middle of its bound where it was suppressed
     extra: Floats  # what is added to the variance: by a bound, or inf where nothing was measured
     notes: list[str]  # what was assumed, in words
 
 
 def figure_column(
-    table: Any, name: str, path: str, texts: Collection[str] = (), empty: str | None = None, sign: str | None = None
+    table: Arrow, name: str, path: str, texts: Collection[str] = (), empty: str | None = None, sign: str | None = None
 ) -> FigureColumn:
     """The figures of a column, with what is known of its suppressed cells: those stated, or else texts such as <5."""
     cells, notes = column(table, name, path), list[str]()
@@ -128,7 +127,7 @@ def parse_suppression(text: str) -> Suppression:
 
 
 def plain_numbers(
-    table: Any, name: str, path: str, decimal: str | None = None, likely: str | None = None
+    table: Arrow, name: str, path: str, decimal: str | None = None, likely: str | None = None
 ) -> tuple[Any, str]:
     """The table with this column as numbers if it is text of another form than ours, and a note of what was assumed.
 
@@ -169,7 +168,7 @@ def plain_numbers(
     return with_cells(table, name, made), f"column {name}: {example}"
 
 
-def is_numeric(cells: Any, suppressed: Collection[str] = ()) -> bool:
+def is_numeric(cells: Cells, suppressed: Collection[str] = ()) -> bool:
     """Whether cells are numbers, empty, or bounds such as <5, and some of them numbers."""
     if not is_text_type(cells.type):
         numbers = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or pa.types.is_decimal(cells.type)
@@ -187,7 +186,7 @@ def is_numeric(cells: Any, suppressed: Collection[str] = ()) -> bool:
     return bool(some)
 
 
-def decimal_sign(cells: Any) -> str | None:
+def decimal_sign(cells: Cells) -> str | None:
     """The decimal sign that the texts of a column show, some of which fit no other; None where none do."""
     if is_text_type(cells.type):
         cells = pc.if_else(pc.match_substring_regex(cells, rf"^\s*{BELOW.pattern}\s*$"), None, cells)
@@ -195,12 +194,12 @@ def decimal_sign(cells: Any) -> str | None:
     return next((sign for sign in signs if sign and _first(cells, "[.,]") >= 0), None)
 
 
-def point_of_noise(cells: Any) -> str | None:
+def point_of_noise(cells: Cells) -> str | None:
     """A decimal point where a column of noise has no comma: a standard deviation of 1.414 is not in thousands."""
     return "." if is_text_type(cells.type) and _first(cells, ",") < 0 else None
 
 
-def _fits_both(cells: Any) -> bool:
+def _fits_both(cells: Cells) -> bool:
     """Whether the signs in a column may be decimal or between thousands: all have three digits after them."""
     for part in (cells.slice(0, FIRST), cells):  # the first cells nearly always tell
         if _first(part, "[0-9]") >= 0 and not all(pc.all(_fits(part, sign)).as_py() for sign in WORDS):
@@ -208,24 +207,24 @@ def _fits_both(cells: Any) -> bool:
     return _first(cells, "[.,]") >= 0
 
 
-def _decimal(cells: Any) -> str:
+def _decimal(cells: Cells) -> str:
     """The decimal sign that all cells fit; a point where none do, or where both do and it does not matter."""
     return next((sign for sign in WORDS if pc.all(_fits(cells, sign)).as_py()), ".")
 
 
-def _fits(cells: Any, sign: str) -> Any:
+def _fits(cells: Cells, sign: str) -> Cells:
     """Which cells are empty or numbers with this decimal sign, their thousands with one kind of gap or none."""
     grouped = "|".join(rf"[1-9][0-9]{{0,2}}(?:[{gap}][0-9]{{3}})+" for gap in (*GAPS, OTHER[sign]))
     figure = rf"[-+−]?(?:(?:[0-9]+|{grouped})(?:[{sign}][0-9]*)?|[{sign}][0-9]+)(?:[eE][-+]?[0-9]+)?"
     return pc.match_substring_regex(pc.utf8_trim_whitespace(cells), f"^(?:{figure}|[-+]?inf)?$")
 
 
-def _numbers(cells: Any, sign: str) -> Any:
+def _numbers(cells: Cells, sign: str) -> Cells:
     joined = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), f"[{OTHER[sign]}{GAPS}]", "")
     signed = pc.replace_substring(pc.replace_substring(joined, sign, "."), "−", "-")
     return number_cells(signed)
 
 
-def _first(cells: Any, pattern: str) -> int:
+def _first(cells: Cells, pattern: str) -> int:
     """The first row whose text holds this; -1 if none does."""
     return int(pc.index(pc.match_substring_regex(pc.utf8_trim_whitespace(cells), pattern), True).as_py())

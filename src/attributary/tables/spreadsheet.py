@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from zipfile import ZipFile, ZipInfo
 
 from attributary.errors import InputError, QuestionError
+from attributary.types import Arrow, Cells
 
 NOTES, SHEET = b"spreadsheet", b"sheet"  # in the metadata: what was read as what, in words; the name of the sheet
 TITLE = b"title"  # the text above the heads
@@ -24,7 +25,7 @@ MADE = re.compile(rb"(<dcterms:(created|modified)[^>]*>)[^<]*")
 NEVER = "2000-01-01T00:00:00Z"  # so that the same table makes the same file
 
 
-def read_spreadsheet(data: bytes, name: str, sheet: str | None = None) -> Any:
+def read_spreadsheet(data: bytes, name: str, sheet: str | None = None) -> Arrow:
     """The table in a sheet: the one of that name, or the only one that has any.
 
     Its heads are the first row that names most columns; titles above them and a line of remarks at the end are left
@@ -106,7 +107,7 @@ def _value(cell: Any) -> Any:
     return value if value is None or isinstance(value, int | float) else str(value)
 
 
-def _column(values: list[Any]) -> Any:
+def _column(values: list[Any]) -> Cells:
     """Cells as an Arrow column: of numbers or dates where all are, else of text."""
     import pyarrow as pa
 
@@ -118,7 +119,7 @@ def _column(values: list[Any]) -> Any:
     return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-def write_spreadsheet(table: Any, file: BinaryIO, labels: list[str]) -> None:
+def write_spreadsheet(table: Arrow, file: BinaryIO, labels: list[str]) -> None:
     """Writes a table as a plain sheet: numbers and dates are such, and so are numbers in texts that are no `labels`."""
     import openpyxl
     from openpyxl.cell import WriteOnlyCell

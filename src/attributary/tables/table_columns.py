@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from attributary.errors import InputError
 from attributary.tables.table_source import shown
 from attributary.tables.text_form import odd_separator, place
+from attributary.types import Arrow, Cells, Frame, Values
 
 GROUPED = r"^[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+$"  # 23.048 and 1.234.567, as Germans write thousands
 NOT_GROUPED = r"^[-+]?[0-9]{1,3}$"  # what such a column has besides
@@ -20,21 +21,21 @@ SHOWN = 40  # characters of a cell
 NAMED = 12  # columns in a message
 
 
-def column(table: Any, name: str, path: str) -> Any:
+def column(table: Arrow, name: str, path: str) -> Cells:
     """The column of that name, not dictionary-coded; where there is none, an InputError tells what there is."""
     if name not in table.column_names:
         raise InputError(f"{shown(path)} has no column {name!r}; {_hint(table, name)}{columns_in_words(table)}")
     return plain(table.column(name))
 
 
-def columns_in_words(table: Any) -> str:
+def columns_in_words(table: Arrow) -> str:
     """The columns that a table has, for a message."""
     names = table.column_names
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"its columns are {', '.join(names[:NAMED])}{more}{odd_separator(names)}"
 
 
-def floats(table: Any, name: str, path: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+def floats(table: Arrow, name: str, path: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
     """A column as numbers, nan where a cell is empty; an InputError names the first row that holds something else.
 
     Where there is no such column, it tells what there is. `path` is what messages call the table. `rows` are the
@@ -67,7 +68,7 @@ def floats(table: Any, name: str, path: str, rows: NDArray[np.int64] | None = No
     return values
 
 
-def stacked(tables: Mapping[str, Any], by: str, labels: Sequence[str]) -> Any:
+def stacked(tables: Mapping[str, Any], by: str, labels: Sequence[str]) -> Arrow:
     """Tables one below the other, told apart by a first column; of `labels`, each has its own, the others are empty."""
     import pyarrow as pa
 
@@ -83,7 +84,7 @@ def stacked(tables: Mapping[str, Any], by: str, labels: Sequence[str]) -> Any:
     return made.select([*first, *labels, *rest]).replace_schema_metadata(metadata)
 
 
-def of_label(table: Any, by: str, label: str, labels: Sequence[str]) -> Any:
+def of_label(table: Arrow, by: str, label: str, labels: Sequence[str]) -> Arrow:
     """The rows of one of the tables that were stacked, with its own labels."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -92,7 +93,7 @@ def of_label(table: Any, by: str, label: str, labels: Sequence[str]) -> Any:
     return rows.drop_columns([name for name in rows.column_names if name in set(labels)])
 
 
-def number_cells(cells: Any) -> Any:
+def number_cells(cells: Cells) -> Cells:
     """Arrow cells as floats, null where they are blank; an ArrowInvalid where one is not a number."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -106,7 +107,7 @@ def number_cells(cells: Any) -> Any:
     return cells.cast(pa.float64(), safe=False)
 
 
-def plain(cells: Any) -> Any:
+def plain(cells: Cells) -> Cells:
     """A column that is not dictionary-coded, nor of views, which Arrow has few functions for."""
     import pyarrow as pa
 
@@ -114,7 +115,7 @@ def plain(cells: Any) -> Any:
     return cells.cast(pa.large_string()) if pa.types.is_string_view(cells.type) else cells
 
 
-def without_views(table: Any) -> Any:
+def without_views(table: Arrow) -> Arrow:
     """The table with views of text, as polars has them, as text, also where they are the labels of codes."""
     import pyarrow as pa
 
@@ -133,7 +134,7 @@ def without_views(table: Any) -> Any:
     return table
 
 
-def with_cells(table: Any, name: str, cells: Any) -> Any:
+def with_cells(table: Arrow, name: str, cells: Cells) -> Arrow:
     """The table with other cells in this column; nan is null."""
     import pyarrow as pa
 
@@ -148,14 +149,14 @@ def is_text_type(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def cell_in_words(table: Any, name: str, row: int) -> str:
+def cell_in_words(table: Arrow, name: str, row: int) -> str:
     """A cell as the user wrote it."""
     value = table.column(name)[row].as_py()
     words = repr(value[: SHOWN + 1]) if isinstance(value, str) else "an empty cell" if value is None else str(value)
     return words if len(words) <= SHOWN else words[:SHOWN] + "…"
 
 
-def first_grouped(cells: Any) -> int | None:
+def first_grouped(cells: Cells) -> int | None:
     """The first of some texts whose points may stand between thousands; None where another text tells decimals.
 
     All of them have exactly three digits after each point, or none: 23.048 may then be 23048.
@@ -203,7 +204,7 @@ def _numeric() -> list[Any]:
     return [types.is_integer, types.is_floating, types.is_decimal, types.is_null]
 
 
-def _first_word(cells: Any) -> int:
+def _first_word(cells: Cells) -> int:
     """The first row that is not a number, found by halves."""
     import pyarrow as pa
 
@@ -218,7 +219,7 @@ def _first_word(cells: Any) -> int:
     return low
 
 
-def _hint(table: Any, name: str) -> str:
+def _hint(table: Arrow, name: str) -> str:
     close = get_close_matches(name, table.column_names, 1)
     return f"did you mean {close[0]!r}? " if close else ""
 
@@ -236,7 +237,7 @@ EXACT_PRIOR = "NOT PRIVATE: the prior is counts without noise, and the estimates
 LONGEST = 300  # of what a file may say of itself
 
 
-def mark(table: Any, *words: str) -> Any:
+def mark(table: Arrow, *words: str) -> Arrow:
     """The table with these words, beside those that it has; as it is if there are none."""
     every = together(words_of(table), *words)
     if not every:
@@ -246,7 +247,7 @@ def mark(table: Any, *words: str) -> Any:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), NAME.encode(): every})
 
 
-def words_of(table: Any) -> str:
+def words_of(table: Arrow) -> str:
     """What an Arrow table says of itself, in its metadata or in a column; nothing if it is private."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -275,7 +276,7 @@ def together(*words: str) -> str:
     return " | ".join(each)[:LONGEST]
 
 
-def with_column(table: Any) -> Any:
+def with_column(table: Arrow) -> Arrow:
     """The table with its words in a last column, if it has any: for text, which has no metadata."""
     import pyarrow as pa
 
@@ -291,10 +292,10 @@ def with_column(table: Any) -> Any:
 # Arrow, pandas, polars, a DuckDB relation, a dict of columns, and all else that speaks Arrow's stream (PyCapsule). None
 # of these libraries but Arrow is needed: a frame brings its own.
 
-Columns = dict[str, NDArray[Any]]  # of floats, or of text
+Columns = dict[str, Values]  # of floats, or of text
 
 
-def arrow_table(frame: Any) -> Any:
+def arrow_table(frame: Frame) -> Arrow:
     """The frame as an Arrow table; a named index of pandas is columns, too."""
     import pyarrow as pa
 
@@ -314,7 +315,7 @@ def arrow_table(frame: Any) -> Any:
         raise ValueError(f"a table is {kinds}; got {type(frame).__name__}") from None
 
 
-def with_figures(frame: Any, columns: Columns) -> Any:
+def with_figures(frame: Frame, columns: Columns) -> Frame:
     """The frame, in its kind, with these columns behind its own; nan is null where the kind has it."""
     kind = KINDS.get(type(frame).__module__.partition(".")[0], ARROW)
     taken = set(columns) & set(kind.names(frame))
@@ -324,7 +325,7 @@ def with_figures(frame: Any, columns: Columns) -> Any:
     return kind.add(frame, columns)
 
 
-def in_kind(frame: Any, table: Any) -> Any:
+def in_kind(frame: Frame, table: Arrow) -> Frame:
     """A table in the kind of a frame: the frame with the columns behind its own, where its rows and columns are."""
     users = arrow_table(frame)
     names, behind = users.column_names, table.column_names[users.num_columns :]
@@ -341,7 +342,7 @@ class FrameKind(NamedTuple):
     make: Callable[[Any, Any], Any] = lambda frame, table: table
 
 
-def _to_arrow(frame: Any, columns: Columns) -> Any:
+def _to_arrow(frame: Frame, columns: Columns) -> Frame:
     import pyarrow as pa
 
     table = arrow_table(frame)
@@ -350,24 +351,24 @@ def _to_arrow(frame: Any, columns: Columns) -> Any:
     return table
 
 
-def _to_polars(frame: Any, columns: Columns) -> Any:
+def _to_polars(frame: Frame, columns: Columns) -> Frame:
     import polars as pl
 
     return frame.with_columns(*(pl.Series(name, values, nan_to_null=True) for name, values in columns.items()))
 
 
-def _as_polars(frame: Any, table: Any) -> Any:
+def _as_polars(frame: Frame, table: Arrow) -> Frame:
     import polars as pl
 
     made = pl.from_arrow(table)
     return made.lazy() if isinstance(frame, pl.LazyFrame) else made  # type: ignore[union-attr,unused-ignore]
 
 
-def _to_relation(frame: Any, columns: Columns) -> Any:
+def _to_relation(frame: Frame, columns: Columns) -> Frame:
     return _as_relation(frame, _to_arrow(frame, columns))
 
 
-def _as_relation(frame: Any, made: Any) -> Any:
+def _as_relation(frame: Frame, made: Any) -> Frame:
     assert made is not None  # the query finds it by its name
     return frame.query("rows", "FROM made")
 

@@ -5,17 +5,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
-from pyarrow import csv, feather, ipc, parquet
-
+from attributary.arrow import csv, feather, ipc, pa, parquet
 from attributary.errors import InputError
 from attributary.tables.as_written import names_of_nodes, rows_of_nodes
 from attributary.tables.table_columns import without_views
 from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, decoded, is_text, opened, shown
 from attributary.tables.text_form import BEGINNING, TextForm, fault, text_form, western, with_dialect
+from attributary.types import Arrow
 
 
-def read_table(path: str, format: Format | None = None, separator: str | None = None, sheet: str | None = None) -> Any:
+def read_table(
+    path: str, format: Format | None = None, separator: str | None = None, sheet: str | None = None
+) -> Arrow:
     """The table in a file, `-` for standard input: CSV, TSV (also as .gz and .zst), Parquet, Arrow, a sheet of .xlsx.
 
     The cells of text files stay text, so that a label such as 007 keeps its zeros; an empty cell is null. The format
@@ -121,7 +122,7 @@ def _text_names(file: Any, form: TextForm) -> list[str]:
     return names
 
 
-def _read_text(file: Any, form: TextForm) -> Any:
+def _read_text(file: Any, form: TextForm) -> Arrow:
     parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
     skip = csv.ReadOptions(skip_rows=int(form.stated))
     # The names come first, since Arrow guesses the type of every column it is not told of.
@@ -134,7 +135,7 @@ def _read_text(file: Any, form: TextForm) -> Any:
     return csv.read_csv(file.get_stream(0, file.size()), skip, parse_options=parse, convert_options=text)
 
 
-def _read_binary(file: Any, kind: Format) -> Any:
+def _read_binary(file: Any, kind: Format) -> Arrow:
     if kind == "parquet":
         table = parquet.ParquetFile(file).read()  # read_table looks columns up by name, and names may repeat
     else:
@@ -150,7 +151,7 @@ def _read_binary(file: Any, kind: Format) -> Any:
     return without_views(table)
 
 
-def _checked(table: Any, names: list[str], name: str) -> Any:
+def _checked(table: Arrow, names: list[str], name: str) -> Arrow:
     seen: set[str] = set()
     for column in names:
         if column in seen:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
+from attributary.arrow import pa
 from attributary.errors import InputError
 
 Format = Literal["csv", "tsv", "parquet", "arrow", "arrows", "xlsx"]  # Arrow as a file (also Feather) or as a stream
@@ -101,8 +102,6 @@ def opened(path: str) -> Iterator[Any]:
 @contextmanager
 def decoded(path: str) -> Iterator[tuple[Any, str]]:
     """The same, and the encoding that its first bytes state: UTF-16 is read as UTF-8."""
-    import pyarrow as pa
-
     encoding = "utf-8"
 
     try:
@@ -132,8 +131,6 @@ def decoded(path: str) -> Iterator[tuple[Any, str]]:
 
 
 def _source(path: str) -> Any:
-    import pyarrow as pa
-
     if path == "-":
         return pa.BufferReader(sys.stdin.buffer.read())
     if os.path.isdir(path):

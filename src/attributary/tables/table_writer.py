@@ -9,10 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import ipc, parquet
 
+from attributary.arrow import ipc, pa, parquet, pc
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
 from attributary.tables.as_written import LEVELS
@@ -20,6 +18,7 @@ from attributary.tables.spreadsheet import MERGED, NOTES, SHEET, TITLE
 from attributary.tables.table_columns import with_column
 from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_sheet, is_text
 from attributary.tables.text_form import NOTED, SEPARATORS, TextForm, dialect
+from attributary.types import Arrow, Cells
 from attributary.whole_files import output_file
 
 ROWS = 2**15  # of text at a time
@@ -27,7 +26,7 @@ OF_SOURCE = (NOTED, NOTES, SHEET, MERGED, TITLE)  # what a table notes of the fi
 AHEAD = 4  # blocks that are made while others are written
 
 
-def write_table(table: Any, path: str, format: Format | None = None) -> None:
+def write_table(table: Arrow, path: str, format: Format | None = None) -> None:
     """Writes a table to a file, or to standard output if the path is `-`.
 
     The format is the one given, or the ending's; standard output is CSV unless told otherwise. Text has the dialect
@@ -66,7 +65,7 @@ def check_output(path: str, format: Format | None = None) -> Named:
     return Named(kind, named.packing)
 
 
-def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None) -> None:
+def _write(table: Arrow, file: BinaryIO, kind: Format | None, packing: str | None) -> None:
     if not is_sheet(kind):
         others = {key: value for key, value in (table.schema.metadata or {}).items() if key not in OF_SOURCE}
         table = table.replace_schema_metadata(others)
@@ -89,13 +88,13 @@ def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None)
             out.write_table(one_dictionary)
 
 
-def _labels(table: Any) -> list[str]:
+def _labels(table: Arrow) -> list[str]:
     """The columns that name nodes, where a table states them."""
     levels: list[str] = json.loads((table.schema.metadata or {}).get(LEVELS.encode(), b"[]"))
     return levels
 
 
-def _write_text(table: Any, file: BinaryIO, form: TextForm) -> None:
+def _write_text(table: Arrow, file: BinaryIO, form: TextForm) -> None:
     """Writes text in a dialect; as UTF-8 with a byte order mark where its encoding lacks a letter."""
     encoding, start = form.encoding, f"sep={form.separator}{form.newline}" if form.stated else ""
     blocks = text(with_commas(table) if form.decimal == "," else table, form.separator, form.newline)
@@ -111,7 +110,7 @@ def _write_text(table: Any, file: BinaryIO, form: TextForm) -> None:
         file.write(block if encoding.startswith("utf-8") else bytes(block).decode().encode("utf-16")[2:])
 
 
-def with_commas(table: Any) -> Any:
+def with_commas(table: Arrow) -> Arrow:
     """The table with its numbers as texts with decimal commas; 0,1250 has a fourth digit, as 0,125 may be thousands."""
     for i, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):
@@ -120,7 +119,7 @@ def with_commas(table: Any) -> Any:
     return table
 
 
-def text(table: Any, delimiter: str, newline: str = "\n") -> Iterator[Any]:
+def text(table: Arrow, delimiter: str, newline: str = "\n") -> Iterator[Any]:
     """The bytes of a table as CSV or TSV, block by block; null is an empty cell, numbers have all their digits."""
     awkward = "\ufeff" + "".join(SEPARATORS)  # which a reader might take for the separator
     yield _block([_quoted(pa.array([name]), delimiter, awkward) for name in table.column_names], delimiter, newline)
@@ -139,7 +138,7 @@ def _rows(batch: Any, delimiter: str, newline: str) -> Any:
     return _block([_cells(column, delimiter, name) for name, column in names], delimiter, newline)
 
 
-def _block(cells: list[Any], delimiter: str, newline: str) -> Any:
+def _block(cells: list[Cells], delimiter: str, newline: str) -> Any:
     if len(cells) == 1:  # an empty line would be no row
         cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
     ended = pc.binary_join_element_wise(*cells[:-1], pc.binary_join_element_wise(cells[-1], "", newline), delimiter)
@@ -147,7 +146,7 @@ def _block(cells: list[Any], delimiter: str, newline: str) -> Any:
     return ended.buffers()[2].slice(start, end - start)  # the rows stand one behind the other there
 
 
-def _cells(column: Any, delimiter: str, name: str) -> Any:
+def _cells(column: Cells, delimiter: str, name: str) -> Cells:
     try:
         if pa.types.is_floating(column.type):  # which costs most, and many nodes have the same variance
             coded = pc.dictionary_encode(column, null_encoding="encode")
@@ -162,7 +161,7 @@ def _cells(column: Any, delimiter: str, name: str) -> Any:
     return words if pa.types.is_primitive(column.type) else _quoted(words, delimiter)
 
 
-def _quoted(words: Any, delimiter: str, awkward: str = "") -> Any:
+def _quoted(words: Cells, delimiter: str, awkward: str = "") -> Cells:
     if len(words) and not awkward and not _has_byte(words, f'"\r\n{delimiter}'):  # as in nearly all tables
         return words
     needy = pc.match_substring_regex(words, f'["\r\n{delimiter}{awkward}]')
@@ -172,7 +171,7 @@ def _quoted(words: Any, delimiter: str, awkward: str = "") -> Any:
     return pc.if_else(needy, pc.binary_join_element_wise('"', doubled, '"', ""), words)
 
 
-def _has_byte(words: Any, wanted: str) -> bool:
+def _has_byte(words: Cells, wanted: str) -> bool:
     """Whether any of these characters may be in the words: it is among their bytes."""
     data = words.buffers()[2]
     return data is not None and bool(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from attributary.errors import InputError
 from attributary.tables.table_source import DELIMITER, by_content, by_name, is_text, opened, shown
+from attributary.types import Arrow
 
 SEPARATORS = (",", ";", "\t", "|")
 BY_NAME = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
@@ -42,13 +43,13 @@ class TextForm(NamedTuple):
     decimal: str = "."
 
 
-def dialect(table: Any, usual: str) -> TextForm:
+def dialect(table: Arrow, usual: str) -> TextForm:
     """The dialect that a table notes; the `usual` separator and UTF-8 where it notes none."""
     noted = json.loads((table.schema.metadata or {}).get(NOTED, b"{}"))
     return TextForm(**{"separator": usual, **noted})
 
 
-def with_dialect(table: Any, form: TextForm, usual: str) -> Any:
+def with_dialect(table: Arrow, form: TextForm, usual: str) -> Arrow:
     """The table with its dialect in its metadata, as far as it is not the usual one."""
     noted = {name: value for name, value in form._asdict().items() if value != getattr(TextForm(usual), name)}
     others = {key: value for key, value in (table.schema.metadata or {}).items() if key != NOTED}

@@ -8,7 +8,7 @@ import numpy as np
 from attributary.tables.table_columns import is_text_type
 from attributary.tree.paths import codes, depths, describe, text_labels
 from attributary.tree.tree import Tree
-from attributary.types import Bools, Ints
+from attributary.types import Arrow, Bools, Cells, Ints
 
 
 class Match(NamedTuple):
@@ -25,7 +25,7 @@ class Match(NamedTuple):
         return (self.node < 0) & self.complete
 
 
-def match(tree: Tree, table: Any) -> Match:
+def match(tree: Tree, table: Arrow) -> Match:
     """The nodes of a table's rows; labels are compared as text, and a path ends where its labels do."""
     if not tree.attributes:
         raise ValueError(
@@ -43,7 +43,7 @@ def match(tree: Tree, table: Any) -> Match:
     return Match(node, last, depth == len(each), is_leaf[node])
 
 
-def nodes_of_level(tree: Tree, table: Any, attributes: int) -> Ints:
+def nodes_of_level(tree: Tree, table: Arrow, attributes: int) -> Ints:
     """The node that the first so many attributes of each row name, in the tree's order; -1 where there is none."""
     import pyarrow as pa
 
@@ -56,7 +56,7 @@ def nodes_of_level(tree: Tree, table: Any, attributes: int) -> Ints:
     return np.where(there, tree.at(place), -1)
 
 
-def refuse_other_tree(tree: Tree, table: Any, match: Match) -> None:
+def refuse_other_tree(tree: Tree, table: Arrow, match: Match) -> None:
     """Raises ValueError where not a single row is a leaf of the tree."""
     if match.leaf.any():
         return
@@ -66,12 +66,12 @@ def refuse_other_tree(tree: Tree, table: Any, match: Match) -> None:
     )
 
 
-def path_of(tree: Tree, table: Any, row: int) -> str:
+def path_of(tree: Tree, table: Arrow, row: int) -> str:
     """The path of a row in words."""
     return describe(list(tree.attributes), [table.column(name)[row].as_py() for name in tree.attributes])
 
 
-def _down(tree: Tree, j: int, labels: Any, code: Ints, last: Ints, rows: Bools) -> Bools:
+def _down(tree: Tree, j: int, labels: Cells, code: Ints, last: Ints, rows: Bools) -> Bools:
     """Moves `last` of these rows one attribute down, where there is such a node, and says where there is."""
     import pyarrow as pa
     import pyarrow.compute as pc

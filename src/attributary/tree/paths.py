@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError, ShortLinesError
 from attributary.tables.table_columns import arrow_table, is_text_type, plain
+from attributary.types import Arrow, Cells
 
 # Labels: a column of a table as text, whatever it is made of, so that 7 in one file is 7 in another.
 #
@@ -20,7 +21,7 @@ ODD_BYTE = np.isin(np.arange(256), [*range(9), 11, 12, *range(14, 32), 0x7F, 0xE
 UNPRINTABLE = re.compile(f"[{CONTROL}\ud800-\udfff]")
 
 
-def text_labels(table: Any, name: str, stars: bool = False) -> Any:
+def text_labels(table: Arrow, name: str, stars: bool = False) -> Cells:
     """A column as text, dictionary-coded: one Arrow array; whole floats look like whole numbers, no label is null.
 
     With `stars`, a * is a label, too.
@@ -39,7 +40,7 @@ def text_labels(table: Any, name: str, stars: bool = False) -> Any:
     return labels_only(text, [""] if stars else ["", "*"])
 
 
-def _cells(table: Any, name: str) -> Any:
+def _cells(table: Arrow, name: str) -> Cells:
     """A column of labels as it is."""
     import pyarrow as pa
 
@@ -53,7 +54,7 @@ def _cells(table: Any, name: str) -> Any:
     return column.cast(pa.string()) if pa.types.is_null(column.type) else column
 
 
-def labels_only(coded: Any, no_labels: list[str]) -> Any:
+def labels_only(coded: Cells, no_labels: list[str]) -> Cells:
     """A dictionary-coded column, null where it is nan or one of the texts that are not labels, trimmed."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -72,7 +73,7 @@ def labels_only(coded: Any, no_labels: list[str]) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32), mask=ended[code]), coded.dictionary)
 
 
-def refuse_unprintable(cells: Any, name: str) -> None:
+def refuse_unprintable(cells: Cells, name: str) -> None:
     """Raises an InputError for a control character in an Arrow column of labels."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -96,7 +97,7 @@ def unprintable(text: str) -> str | None:
     return f"U+{ord(match[0]):04X}" if match else None
 
 
-def codes(labels: Any) -> NDArray[np.int64]:
+def codes(labels: Cells) -> NDArray[np.int64]:
     """The code of each label; -1 for null."""
     import pyarrow.compute as pc
 
@@ -132,7 +133,7 @@ class RowError(ShortLinesError, ValueError):
 
 
 def read_paths(
-    table: Any, attributes: list[str], fill: bool = False, totals: Collection[str] | None = None
+    table: Arrow, attributes: list[str], fill: bool = False, totals: Collection[str] | None = None
 ) -> NodePaths:
     """The nodes that the rows of a table name.
 
@@ -179,12 +180,12 @@ def read_paths(
     return paths
 
 
-def describe(attributes: list[str], labels: list[Any]) -> str:
+def describe(attributes: list[str], labels: list[Cells]) -> str:
     """A path in words: campaign=123, location=Paris."""
     return ", ".join(f"{a}={label}" for a, label in zip(attributes, labels, strict=False)) or "the total"
 
 
-def _columns(table: Any, attributes: list[str]) -> list[Any]:
+def _columns(table: Arrow, attributes: list[str]) -> list[Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -200,7 +201,7 @@ def _columns(table: Any, attributes: list[str]) -> list[Any]:
     return columns
 
 
-def without_totals(columns: list[Any], attributes: list[str], totals: Collection[str]) -> list[Any]:
+def without_totals(columns: list[Cells], attributes: list[str], totals: Collection[str]) -> list[Any]:
     """Dictionary-coded columns, null where a label is one of `totals`; others that read as one are a RowError."""
     wanted = {label.strip() for label in totals}
     lacking, made = set(wanted), []
@@ -215,7 +216,7 @@ def without_totals(columns: list[Any], attributes: list[str], totals: Collection
     return made
 
 
-def reads_as_total(labels: Any, name: str, others: Collection[str] = ()) -> NDArray[np.bool_]:
+def reads_as_total(labels: Cells, name: str, others: Collection[str] = ()) -> NDArray[np.bool_]:
     """Which labels of an Arrow array of texts read as a total; `others` are labels that one may be the total of."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -229,11 +230,11 @@ def reads_as_total(labels: Any, name: str, others: Collection[str] = ()) -> NDAr
     return reads
 
 
-def _bools(column: Any) -> NDArray[np.bool_]:
+def _bools(column: Cells) -> NDArray[np.bool_]:
     return np.array(column.fill_null(False).to_numpy(zero_copy_only=False), bool)
 
 
-def _refuse_total(column: Any, name: str, columns: list[Any]) -> None:
+def _refuse_total(column: Cells, name: str, columns: list[Cells]) -> None:
     import pyarrow.compute as pc
 
     ended = any(pc.any(pc.ends_with(pc.utf8_lower(column.dictionary), ending)).as_py() for ending in OF_A_LABEL)
@@ -287,7 +288,7 @@ def _distinct(key: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
     return distinct[order], rank[encoded.indices.to_numpy()]
 
 
-def _row_of_node(node: NDArray[np.int64], nodes: int, columns: list[Any]) -> NDArray[np.int64]:
+def _row_of_node(node: NDArray[np.int64], nodes: int, columns: list[Cells]) -> NDArray[np.int64]:
     row = np.full(nodes, -1, np.int64)
     row[node] = np.arange(len(node))
     if (row >= 0).sum() < len(node):
@@ -297,12 +298,12 @@ def _row_of_node(node: NDArray[np.int64], nodes: int, columns: list[Any]) -> NDA
     return row
 
 
-def _path_of_row(columns: list[Any], row: int) -> str:
+def _path_of_row(columns: list[Cells], row: int) -> str:
     labels = [column[row].as_py() for column in columns]
     return ", ".join(repr(label) for label in labels if label is not None) or "the total"
 
 
-def _refuse_gaps(paths: NodePaths, columns: list[Any]) -> None:
+def _refuse_gaps(paths: NodePaths, columns: list[Cells]) -> None:
     missing = paths.row < 0
     inner = np.zeros(len(missing), bool)
     inner[paths.parent[paths.parent >= 0]] = True

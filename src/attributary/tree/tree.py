@@ -6,16 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.kernel import IN_PYTHON, compiled, memory_threads, worth_compiling
 from attributary.tree.paths import describe, read_paths
-from attributary.types import Bools, Floats, Ints
-
-Values: TypeAlias = NDArray[Any]
+from attributary.types import Arrow, Bools, Cells, Floats, Frame, Ints, Values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +43,7 @@ class Tree:
     @classmethod
     def from_paths(
         cls,
-        table: Any,
+        table: Frame,
         levels: list[str] | tuple[str, ...],
         *,
         fill: bool = False,
@@ -262,7 +260,7 @@ class Tree:
             place = int(np.searchsorted(self.first, place, side="right")) - 1
         return labels[::-1]
 
-    def table(self) -> Any:
+    def table(self) -> Arrow:
         """The nodes as an Arrow table: node, parent, level, and the attributes, null below the node's level."""
         import pyarrow as pa
 
@@ -271,7 +269,7 @@ class Tree:
             columns[attribute] = self._spread(labels, j + self.total)
         return pa.table(columns)
 
-    def _spread(self, labels: Any, level: int) -> Any:
+    def _spread(self, labels: Cells, level: int) -> Cells:
         """The labels of a level, handed down to the nodes below it."""
         import pyarrow as pa
 

@@ -29,7 +29,7 @@ from attributary.logs.log_columns import number_rows
 from attributary.plan import Plan
 from attributary.spec import Spec
 from attributary.spec.measure import AT, MICRO
-from attributary.types import Bools, Floats, Ints
+from attributary.types import Arrow, Bools, Floats, Ints
 
 LEDGERS = ("the conversion site", "all sites together", "the impression site")
 GLOBAL, OF_IMPRESSIONS = 8, 4  # times the site's budget, as in the specification's test cases; it states no budgets
@@ -184,7 +184,7 @@ def _matches(spec: Spec, devices: Devices) -> Ints:
     return number_rows(columns, devices.views.num_rows + devices.kinds.num_rows).of_row
 
 
-def _codes(table: Any, name: str) -> Ints:
+def _codes(table: Arrow, name: str) -> Ints:
     """A number for each site in a column; -1 where there is none, or no such column."""
     if name not in table.column_names:
         return np.full(table.num_rows, -1, np.int64)
@@ -211,7 +211,7 @@ def _by_ledger(why: NDArray[np.int8]) -> Mapping[str, int]:
     return {name: number for name, number in zip(LEDGERS, each, strict=True) if number}
 
 
-def _groups(spec: Spec, devices: Devices, done: Walked, columns: Mapping[str, Parts]) -> Any:
+def _groups(spec: Spec, devices: Devices, done: Walked, columns: Mapping[str, Parts]) -> Arrow:
     """A table as SQL gives it of other APIs, groups of rows by fate and attributes, with what is reported."""
     import pyarrow as pa
 

@@ -95,6 +95,10 @@ class W3cSection(ApiSection):
         return self.conversions_per_epoch
 
     @property
+    def granted(self) -> float:
+        return self.site_epsilon
+
+    @property
     def told_apart_by(self) -> tuple[str | None, str | None]:
         return self.scheme, self.site
 

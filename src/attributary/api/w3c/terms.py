@@ -34,6 +34,8 @@ W3C = Terms(
     section=W3cSection,
     proposals=_proposals,
     devices=_devices,
+    protects="epoch",
+    protected="all impressions of a device in an epoch, towards one conversion site",
     unit="the reports of one conversion, of ε = {site_epsilon:g} per device, site and epoch",
     guarantee=GUARANTEE,
 )

@@ -20,6 +20,7 @@ from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.tree import Tree
 from attributary.tree.paths import RowError, describe
+from attributary.types import Arrow, Cells
 
 PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the user's
 SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another machine may round otherwise
@@ -44,7 +45,7 @@ class ClusterTask(NamedTuple):
         """The name of a user's column on its way to a worker: PySpark stumbles over dots."""
         return f"__{self.given.index(name)}"
 
-    def named(self, rows: Any) -> Any:
+    def named(self, rows: Arrow) -> Arrow:
         """An Arrow table that has come to its destination, its columns under their own names."""
         names = {self.cell(name): name for name in self.given}
         return rows.rename_columns([names.get(name, name) for name in rows.column_names])
@@ -74,13 +75,13 @@ def label(level: int) -> str:
 class Part:
     """One worker's nodes; rows are sorted by path, so that it does not matter in which order they arrived."""
 
-    rows: Any  # Arrow
+    rows: Arrow
     forest: Tree  # of whole paths; above the cut it has no rows
     tree: Tree  # from the cut downwards: its roots are the forest's nodes there
     measured: Measurements  # of the tree's nodes
 
     @classmethod
-    def of(cls, task: ClusterTask, rows: Any) -> "Part":
+    def of(cls, task: ClusterTask, rows: Arrow) -> "Part":
         """The part that the rows of an Arrow table make; all of them have a label at the cut."""
         rows = _by_path(task.named(rows), task.levels)
         forest = _forest(rows, task.levels)
@@ -94,14 +95,14 @@ class Part:
         """True for each node that has a row, in the tree's order."""
         return np.arange(len(self.tree)) < len(self.rows)
 
-    def paths(self) -> Any:
+    def paths(self) -> Arrow:
         """The labels of the tree's nodes, in its order, as an Arrow table."""
         table, rows = self.forest.table().select(self.forest.attributes), len(self.rows)
         above = len(self.forest) - len(self.tree)
         return pa.concat_tables([table.slice(0, rows), table.slice(rows + above)])
 
 
-def check(task: ClusterTask, rows: Any) -> Any:
+def check(task: ClusterTask, rows: Arrow) -> Arrow:
     """What is wrong with a part that is to be denoised on its own, if anything: one row."""
 
     def work(part: Part) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def check(task: ClusterTask, rows: Any) -> Any:
     return _answer(task, rows, work, [])
 
 
-def learn_families(task: ClusterTask, rows: Any) -> FamilyPrior:
+def learn_families(task: ClusterTask, rows: Arrow) -> FamilyPrior:
     """How families share, learned from the rows of some roots."""
     part = Part.of(task, rows)
     est = denoise(part.tree, part.measured, posterior=True)
@@ -121,7 +122,7 @@ def learn_families(task: ClusterTask, rows: Any) -> FamilyPrior:
     return FamilyPrior.of(est)
 
 
-def hand_up_roots(task: ClusterTask, rows: Any) -> Any:
+def hand_up_roots(task: ClusterTask, rows: Arrow) -> Arrow:
     """What the tree above the cut needs to know: a row for each root of the part, or one with what is wrong with it."""
 
     def work(part: Part) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def hand_up_roots(task: ClusterTask, rows: Any) -> Any:
     return _answer(task, rows, work, [*labels, *numbers, *((name, pa.float64()) for name in Handed._fields)])
 
 
-def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
+def finish(task: ClusterTask, rows: Arrow, above: Any = None) -> Arrow:
     """The part's rows with their estimates, and those of nodes without a row if they are to be filled.
 
     `above` is what is settled of the part's roots, where there is a tree above.
@@ -165,8 +166,8 @@ def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
 
 
 def _answer(
-    task: ClusterTask, rows: Any, work: Callable[[Part], dict[str, Any]], columns: list[tuple[str, Any]]
-) -> Any:
+    task: ClusterTask, rows: Arrow, work: Callable[[Part], dict[str, Any]], columns: list[tuple[str, Any]]
+) -> Arrow:
     """The columns that the work gives, with a verdict; the user's mistakes are data, or Spark would try again."""
     schema = pa.schema([*columns, ("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])
     try:
@@ -194,11 +195,11 @@ def _refuse_other_figures(part: Part, handed: Any) -> None:
 
 
 class Top(NamedTuple):
-    nodes: Any  # Arrow: label and estimate columns of each node above the cut; those that have a row come first
+    nodes: Arrow  # label and estimate columns of each node above the cut; those that have a row come first
     settled: Any  # Arrow: what the parts need to know of their roots
 
 
-def solve_top(task: ClusterTask, rows: Any, roots: Any) -> Top:
+def solve_top(task: ClusterTask, rows: Arrow, roots: Any) -> Top:
     """The estimates above the cut, from the rows there and from what the parts handed up."""
     rows = _by_path(task.named(rows), task.levels)
     roots = _by_path(roots, [label(i) for i in range(task.cut + 1)])
@@ -242,12 +243,12 @@ def refuse_gaps(task: ClusterTask, orphans: list[str | None], inner: bool) -> No
 # Forests of rows.
 
 
-def _plain(column: Any) -> Any:
+def _plain(column: Cells) -> Cells:
     """A column of labels without its dictionary."""
     return column.cast(column.type.value_type)
 
 
-def _by_path(rows: Any, levels: list[str]) -> Any:
+def _by_path(rows: Arrow, levels: list[str]) -> Arrow:
     """The rows of an Arrow table sorted by path; labels repeat, so that sorting their ranks is faster."""
     ranks = []
     for name in levels:
@@ -259,7 +260,7 @@ def _by_path(rows: Any, levels: list[str]) -> Any:
     return rows.take(np.lexsort(ranks[::-1]))
 
 
-def _forest(rows: Any, levels: list[str]) -> Tree:
+def _forest(rows: Arrow, levels: list[str]) -> Tree:
     """The forest of these rows, nodes without one added; mistakes are reported by path, since rows have no numbers."""
     try:
         return Tree.from_paths(rows, levels, fill=True, totals=None)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log2
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ from attributary.plan import Plan
 from attributary.plan.plan import Bits
 from attributary.spec import Attribute, Spec
 from attributary.tree import Tree
-from attributary.types import Bools, Keys
+from attributary.types import Bools, Cells, Keys
 
 Codes = NDArray[np.uint64]
 
@@ -240,7 +239,7 @@ def bits(
 
     def field(a: Attribute) -> Bits:
         listed = tuple(values.get(a.name, ())) or None
-        coded: Any = "domain" if a.unknown else "list" if listed else "hash"
+        coded: Cells = "domain" if a.unknown else "list" if listed else "hash"
         return Bits(attribute=a.name, bits=width[a.name], coded=coded, values=listed)
 
     return tuple(map(field, spec.attributes))
@@ -329,7 +328,7 @@ def tree_keys(layout: KeyLayout, tree: Tree, measure: int = 0) -> Keys:
     return in_order
 
 
-def _pieces(field: KeyField, labels: Any) -> Keys:
+def _pieces(field: KeyField, labels: Cells) -> Keys:
     """The part of a key that each entry of a level's dictionary is; entries that no node has are left 0."""
     used = np.zeros(len(labels.dictionary), bool)
     used[labels.indices.to_numpy()] = True
