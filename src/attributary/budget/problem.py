@@ -187,13 +187,7 @@ def _counts(tree: Tree, counts: ArrayLike) -> Floats:
 def _weights(tree: Tree, weights: ArrayLike | None) -> Floats | None:
     if weights is None:
         return None
-    weight = np.asarray(weights, np.float64)
-    if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
-        raise ValueError(
-            f"weights are one number, 0 or more, for each of the {len(tree)} nodes, and not all 0; "
-            f"got {weight.size} numbers that sum to {weight.sum()}"
-        )
-    ordered: Floats = tree.to_level_order(weight)
+    ordered: Floats = tree.to_level_order(rmsre.checked_weights(tree, weights))
     return ordered
 
 

@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from math import isfinite, prod
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from attributary.errors import InputError
+from attributary.errors import InputError, did_you_mean, first_few
 from attributary.logs.engine import Engine, Kind, Relation
 from attributary.spec import Attribute, Logs
 from attributary.spec.attribute import CALENDARS, Condition, span
@@ -181,7 +180,6 @@ def _in_order(columns: list[Ints]) -> tuple[Ints, list[Ints]]:
 
 Unit = Literal["s", "ms", "us", "ns"]
 
-NAMED = 12  # columns in a message
 SAMPLE = 1000  # cells that tell what a column of text is made of
 FLAGS = {"true", "false", "t", "f"}
 
@@ -285,13 +283,10 @@ def find_column(log: LogTable, name: str) -> tuple[str, Kind]:
     """The file's column of that name, or the one that the spec says it is called, and its kind."""
     column, kinds = log.names.get(name, name), log.relation.kinds
     if column not in kinds:
-        close = get_close_matches(column, kinds, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        more = f" and {len(kinds) - NAMED} more" if len(kinds) > NAMED else ""
         called = "" if column == name else f" for {name!r}"
         raise InputError(
-            f"{log.relation.name} has no column {column!r}{called}; {hint}its columns are "
-            f"{', '.join(list(kinds)[:NAMED])}{more}: name it in impression_columns or conversion_columns"
+            f"{log.relation.name} has no column {column!r}{called}; {did_you_mean(column, kinds)}its columns are "
+            f"{first_few(kinds)}: name it in impression_columns or conversion_columns"
         )
     return column, kinds[column]
 

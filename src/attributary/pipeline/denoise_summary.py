@@ -19,7 +19,6 @@ from attributary.estimates import by_measure, estimates_table, noted
 from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.pipeline.denoise_table import Denoised
-from attributary.pipeline.level_columns import refused
 from attributary.pipeline.read_prior import far, notes_of, read_prior, refuse_today, under_plan
 from attributary.pipeline.read_tree import queried_tree
 from attributary.plan import Plan
@@ -28,6 +27,7 @@ from attributary.spec import Spec
 from attributary.tables.table_columns import mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
+from attributary.tree.paths import refused
 
 
 class QueriedReports(NamedTuple):

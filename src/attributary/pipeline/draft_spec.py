@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from attributary.errors import InputError, one_line
+from attributary.errors import InputError, first_few, one_line
 from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import CastError, Report
-from attributary.logs.log_columns import CLOCK_WORDS, NAMED, duration_of, time_of
+from attributary.logs.log_columns import CLOCK_WORDS, duration_of, time_of
 from attributary.logs.log_profile import DELAYS, LogColumn, LogProfile, profile_log
 from attributary.spec import Spec
 from attributary.spec.attribute import TAKEN
@@ -376,8 +376,7 @@ def _names(**tables: dict[str, str]) -> list[str]:
 
 
 def _list(names: Iterable[str]) -> str:
-    every = [one_line(name)[:40] for name in names]
-    return ", ".join(every[:NAMED]) + (f" and {len(every) - NAMED} more" if len(every) > NAMED else "")
+    return first_few(one_line(name)[:40] for name in names)
 
 
 def _toml(value: str | Sequence[Any]) -> str:

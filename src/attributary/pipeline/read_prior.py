@@ -12,7 +12,7 @@ from attributary.changes.series import periods
 from attributary.errors import InputError
 from attributary.estimates import by_measure, has_measures, noted
 from attributary.measurements import Measurements, chance_of_equal, is_copy
-from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
+from attributary.pipeline.level_columns import level_columns, refuse_sums
 from attributary.plan import Plan
 from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.earlier import HISTORY, NOISY, PERIODS, Profile
@@ -23,6 +23,7 @@ from attributary.tables import read_table, shown
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_columns import floats, mark, together, words_of
 from attributary.tree import Tree
+from attributary.tree.paths import refused
 from attributary.types import Arrow
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of

@@ -9,7 +9,7 @@ from attributary.errors import InputError
 from attributary.file_kind import TABLES, file_kind, has_nodes
 from attributary.logs.log_columns import label_codes
 from attributary.logs.log_files import files, partition
-from attributary.pipeline.level_columns import level_columns, refused
+from attributary.pipeline.level_columns import level_columns
 from attributary.pipeline.read_prior import of_measure, prior_table, read_prior
 from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
@@ -21,7 +21,7 @@ from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import read_table
 from attributary.tables.table_columns import arrow_table, column, of_label
 from attributary.tree import Tree
-from attributary.tree.paths import text_labels
+from attributary.tree.paths import refused, text_labels
 from attributary.types import Arrow
 
 COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it

@@ -3,7 +3,6 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -16,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from attributary.errors import InputError
+from attributary.errors import InputError, did_you_mean
 from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.rmsre import METRICS, TAU, Metric
 from attributary.spec.attribute import TAKEN, Attribute, Logs
@@ -503,7 +502,6 @@ def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
     if split_by in names:
         rule = f"the first attribute, {names[0]!r}, whose values are the roots; got {split_by!r}: move it to the top"
     else:
-        close = get_close_matches(split_by, [name for name in names if isinstance(name, str)], 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(split_by, [name for name in names if isinstance(name, str)])
         rule = f"the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}"
     yield Mistake("split_by", f"names {rule}, or leave split_by out for one split")

@@ -1,14 +1,15 @@
 """Paths: rows of labels, top to bottom, become the nodes of a forest."""
 
 import re
-from collections.abc import Collection, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.errors import InputError, ShortLinesError
+from attributary.errors import InputError, ShortLinesError, did_you_mean
+from attributary.tables import place, shown
 from attributary.tables.table_columns import arrow_table, is_text_type, plain
 from attributary.types import Arrow, Cells
 
@@ -45,8 +46,7 @@ def _cells(table: Arrow, name: str) -> Cells:
     import pyarrow as pa
 
     if name not in table.column_names:
-        close = get_close_matches(name, table.column_names, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(name, table.column_names)
         raise ValueError(f"there is no column {name!r}; {hint}the columns are {', '.join(table.column_names)}")
     column = table.column(name)
     if pa.types.is_nested(column.type):
@@ -113,6 +113,7 @@ TOTALS = (
     *("todos", "todas", "tutti", "tutte", "suma", "soma", "razem", "ogółem", "celkem", "yhteensä", "summa"),
     *("итого", "всего", "合计", "总计", "小计", "合計", "総計", "小計", "합계", "총계", "toplam"),
 )  # what reads as a total, in any case, also in brackets
+LONGEST = 1000  # of a message, whatever names are in it
 SPARSE = 8  # places for each row
 OF_A_LABEL = (" total", " gesamt", " summe", " ergebnis")  # as spreadsheets write them: North Total
 
@@ -130,6 +131,23 @@ class RowError(ShortLinesError, ValueError):
     def __init__(self, row: int, rule: str) -> None:
         super().__init__(f"row {row + 1}: {rule}")
         self.row, self.rule = row, rule
+
+
+@contextmanager
+def refused(path: str, rows: NDArray[np.int64] | None = None) -> Iterator[None]:
+    """The core's ValueErrors about a table's data become InputErrors with its file and, where known, row and line.
+
+    `rows` are the numbers of these rows in the file, where the table has those of one measure only.
+    """
+    try:
+        yield
+    except RowError as error:
+        row, of = (error.row, "") if rows is None else (int(rows[error.row]), "of the rows of its measure, ")
+        raise InputError(f"{place(path, row)}: {of}{error.rule[:LONGEST]}") from error
+    except ValueError as error:
+        if str(error).startswith(shown(path)):  # it says so itself
+            raise
+        raise InputError(f"{shown(path)}: {str(error)[:LONGEST]}") from error
 
 
 def read_paths(
