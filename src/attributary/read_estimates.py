@@ -32,7 +32,7 @@ from attributary.tables.table_columns import column, floats, is_text_type, plain
 from attributary.tree import Tree
 from attributary.tree.match import match, with_missing
 from attributary.tree.paths import refused, text_labels
-from attributary.types import Arrow, Cells, Floats, Ints
+from attributary.types import Arrow, Cells, Floats, Ints, Record
 
 OFF = 0.02  # of a standard deviation: estimates of a whole family add up
 MANY = 100  # values of a column that are no measures any more
@@ -214,7 +214,7 @@ def aligned(est: Estimates, tree: Tree, name: str, first: str, path: str) -> Est
         there[place_of] = est.tree.from_level_order(values)
         return there
 
-    columns: dict[str, Any] = {name: moved(getattr(est, name)) for name in FIGURES}
+    columns: Record = {name: moved(getattr(est, name)) for name in FIGURES}
     columns["extras"] = {name: moved(values) for name, values in est.extras.items()}
     columns["impressions"] = None if est.impressions is None else moved(est.impressions)
     return replace(est, tree=tree, **columns)

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from attributary.cli.generate import FORMATS, KINDS
-from attributary.cli.progress import writing_bar
+from attributary.cli.printing import writing_bar
 from attributary.paper import FORMATS as KNOWN_FORMATS
 from attributary.paper import KINDS as KNOWN_KINDS
 from attributary.paper import generate

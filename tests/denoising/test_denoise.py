@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from attributary import Measurements, Tree, denoise
-from attributary.denoising import compiled, linear, passes
+from attributary.denoising import compiled, linear, threads
 from attributary.denoising import denoise as package_denoise
 from support.effort import examples
 from support.exact import least_squares
@@ -123,7 +123,7 @@ def test_engines_agree_on_large_trees_and_threads_change_nothing(
     var[rng.random(len(tree)) < 0.01] = np.inf
     a, b = linear.blue(tree, x, var), compiled.blue(tree, x, var)
     assert np.allclose(a[0], b[0], rtol=1e-10, atol=1e-10) and np.allclose(a[1], b[1], rtol=1e-12)
-    monkeypatch.setattr(passes, "THREADED", 100)
+    monkeypatch.setattr(threads, "THREADED", 100)
     again = compiled.blue(tree, x, var)
     assert (again[0] == b[0]).all() and (again[1] == b[1]).all()
 

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from scipy.optimize import nnls
 
 from attributary import Tree, denoise
-from attributary.denoising import passes
+from attributary.denoising import threads
 from support import curves
 from support.effort import examples
 from support.exact import incidence
@@ -193,7 +193,7 @@ def test_runners_agree_on_large_trees_and_threads_change_nothing(method: str, mo
         plain = denoise(tree, noisy, variance, nonnegative=method).count
     fast = denoise(tree, noisy, variance, nonnegative=method).count
     assert np.allclose(plain, fast, rtol=1e-10, atol=1e-10)
-    monkeypatch.setattr(passes, "THREADED", 100)
+    monkeypatch.setattr(threads, "THREADED", 100)
     assert (denoise(tree, noisy, variance, nonnegative=method).count == fast).all()
 
 

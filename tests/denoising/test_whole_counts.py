@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise
-from attributary.denoising import passes
+from attributary.denoising import threads
 from attributary.denoising.whole import whole
 from support.effort import examples
 from support.forests import Case, cases, grown, parents
@@ -116,7 +116,7 @@ def test_runners_agree_on_large_trees_and_threads_change_nothing(monkeypatch: py
     fast = whole(tree, count)
     with running("plain"):
         assert (whole(tree, count) == fast).all()
-    monkeypatch.setattr(passes, "THREADED", 100)
+    monkeypatch.setattr(threads, "THREADED", 100)
     assert (whole(tree, count) == fast).all()
 
 

@@ -16,8 +16,7 @@ from attributary.cli.options import (
     quiet,
     tau_option,
 )
-from attributary.cli.printing import say
-from attributary.cli.progress import stages
+from attributary.cli.printing import place_of, say, stages
 from attributary.cli.reading import make_folder, refuse_inputs
 from attributary.cli.summary_file import fact
 from attributary.errors import InputError
@@ -204,7 +203,7 @@ def _plan_of(path: str) -> Any:
 def _say_made(html: str, output: str, not_private: str, answer: list[str], notes: list[str], quiet: bool) -> None:
     """Why the page is not private, and unless quiet what it answers, what it leaves out, and where it is."""
     if not_private:
-        say(f"{'standard output' if output == '-' else output}: {not_private}", always=True)
+        say(f"{place_of(output)}: {not_private}", always=True)
     if quiet:
         return
     if answer:

@@ -20,11 +20,11 @@ from attributary.cli.options import (
     prior_options,
     quiet,
 )
-from attributary.cli.printing import console, muted, print_table, say, warn_first
-from attributary.cli.progress import reading_bar, stages
+from attributary.cli.printing import Out, muted, print_table, reading_bar, say, stages, warn_first
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import sole_writer
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def run(
     if losses := done.breakdowns[0].losses:
         table = loss_table(losses)
         say(f"\n{table.caption}: {NOT_PROTECTED}")
-        print_table(console(), [table.heads, *table.rows])
+        print_table(Out(), [table.heads, *table.rows])
         fact(losses=[loss._asdict() for loss in losses])
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     for name, error in done.errors.items():
@@ -160,9 +160,7 @@ def run(
         say(line)
 
 
-def _on_spark(
-    asks: "Spec", folder: str, how: dict[str, Any], output: str, seed: int | None, again: bool, quiet: bool
-) -> None:
+def _on_spark(asks: "Spec", folder: str, how: Record, output: str, seed: int | None, again: bool, quiet: bool) -> None:
     """Runs on a cluster, and prints what it came to."""
     from attributary.cli.print_results import print_counts, print_estimates, print_plan
     from attributary.pipeline.spark_run import run_spark

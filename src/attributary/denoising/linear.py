@@ -27,9 +27,9 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     return count, variance
 
 
-def downward(tree: Tree, count: Floats, variance: Floats) -> None:
-    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; those of the roots are so already."""
-    for family in tree.families():
+def downward(tree: Tree, count: Floats, variance: Floats, start: int = 0) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; down to level `start`, they are so."""
+    for family in tree.families(start=start):
         c = family.children
         count[c], variance[c] = _down(family, count[c], variance[c], count[family.parent], variance[family.parent])
 

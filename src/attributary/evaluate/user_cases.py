@@ -32,7 +32,7 @@ from attributary.tables import read_table, shown, write_table
 from attributary.tables.table_columns import arrow_table, floats, together, words_of
 from attributary.tree import Tree
 from attributary.tree.paths import refused
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 EPSILON = 1.0  # of a private prior, in the paper
 
@@ -208,7 +208,7 @@ def log_periods(
     key = "" if remote else identity(paths, spec.identity("tau", "noise"), prior_until, since, until)
     counted: dict[str, Counts] = {}
 
-    def make() -> dict[str, Any]:
+    def make() -> Record:
         with engine() as running:
             measured = count(spec, folder, since=prior_until or since, until=until, engine=running)
             counted["measured"] = measured.refuse_no_match()
@@ -270,7 +270,7 @@ def identity(paths: Sequence[str], *options: object) -> str:
     return digest.hexdigest()
 
 
-Tables = dict[str, Any]
+Tables = dict[str, Arrow]
 
 
 def cached(where: str | None, key: str, names: tuple[str, ...], make: Callable[[], Tables]) -> Tables:

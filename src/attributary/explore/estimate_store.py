@@ -18,6 +18,7 @@ from attributary.read_estimates import measure_names
 from attributary.tables import read_table
 from attributary.tables.as_written import MEASURE, NEEDED
 from attributary.tables.table_columns import mark
+from attributary.types import Record
 
 CHANGES = ("old", "change", "spread", "z", "chance", "relative", "relative_low", "relative_high", "verdict")
 
@@ -135,7 +136,7 @@ def write_periods(named: dict[str, str], levels: list[str] | None, folder: str) 
     tables = {}
     for name, each in series.items():
         step, now = each.steps[-1], each.course
-        columns: dict[str, Any] = dict(zip(("estimate", "low", "high"), (values[-1] for values in now), strict=True))
+        columns: Record = dict(zip(("estimate", "low", "high"), (values[-1] for values in now), strict=True))
         columns |= {"correction": np.full(len(each.tree), np.nan), "variance": step.now.figures.variance}
         columns |= {"old": step.before.figures.count}
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -161,7 +162,7 @@ def _limit(connection: Any, tables: list[OpenTable], folder: str, memory: str | 
     """Whatever a query says, it reads these files and writes what does not fit to this folder, and cannot undo that."""
     import duckdb
 
-    settings: dict[str, Any] = {
+    settings: Record = {
         "temp_directory": folder,
         "python_enable_replacements": False,
         "autoinstall_known_extensions": False,

@@ -28,7 +28,7 @@ from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
 from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
-from attributary.types import Arrow, Bools, Cells, Ints
+from attributary.types import Arrow, Bools, Cells, Ints, Record
 
 LARGEST = 2**31  # leaves
 # What becomes of a row: a small number in SQL and a word everywhere else.
@@ -88,7 +88,7 @@ class Counts:
             "write the values of a domain as the logs do"
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Record:
         """What was counted and what was not, as data for JSON."""
         return {
             "impressions": self.impressions,
@@ -389,12 +389,12 @@ def conversion_groups(spec: Spec, table: Arrow, leaf: Ints, number: Ints) -> Con
     return ConversionGroups(leaf, rank, number, of_values("bin", ABSENT), of_values("sum", 0))
 
 
-def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> dict[str, Any]:
+def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> Record:
     """For each leaf the sums of all measures under their limits, and what these cut off."""
     counted = groups.rank <= last_rank(spec)
     all_of_them = _sum_at(groups.leaf, groups.number, leaves)
     number = _sum_at(groups.leaf[counted], groups.number[counted], leaves)
-    made: dict[str, Any] = {"conversions": number, f"conversions{BEYOND}": all_of_them - number}
+    made: Record = {"conversions": number, f"conversions{BEYOND}": all_of_them - number}
     for k, measure in enumerate(spec.values):
         bin_, limit = groups.bins[k], round((measure.limit or 0) * MICRO)
         clipped = np.select([bin_ < 0, bin_ == 1], [0, groups.number * limit], groups.sums[k])
@@ -404,7 +404,7 @@ def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> dict[str,
     return made
 
 
-def rows_by_bin(spec: Spec, groups: ConversionGroups, leaves: int) -> tuple[Ints, dict[str, Any]]:
+def rows_by_bin(spec: Spec, groups: ConversionGroups, leaves: int) -> tuple[Ints, Record]:
     """A row for each leaf, rank and bin that has conversions, one for a leaf without any: the leaf, and columns."""
     import pyarrow as pa
 

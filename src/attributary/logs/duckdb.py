@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError, Kind, Relation, Report
 from attributary.logs.log_files import Files, refuse_cut_gzip, refuse_cut_zstd
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 from attributary.whole_files import hold, remove_if_dead
 
 Result = TypeVar("Result")
@@ -199,7 +199,7 @@ def _kind(words: str) -> Kind:
 def _rows(files: Files) -> str:
     """What stands after FROM. Cells of text stay text, so that a label such as 007 keeps its zeros."""
     paths = literal([path if "://" in path else escape(path) for path in files.paths])
-    options: dict[str, Any] = {"hive_partitioning": files.partitioned}  # columns that folders are named after, as text
+    options: Record = {"hive_partitioning": files.partitioned}  # columns that folders are named after, as text
     options |= {"hive_types_autocast": False} if files.partitioned else {}
     if files.format == "parquet":
         return f"read_parquet({paths}, {_options(options)})"
@@ -212,7 +212,7 @@ def _rows(files: Files) -> str:
     return f"read_csv({paths}, {_options(options)})"
 
 
-def _options(options: dict[str, Any]) -> str:
+def _options(options: Record) -> str:
     return ", ".join(f"{name} = {literal(value)}" for name, value in options.items())
 
 

@@ -34,8 +34,7 @@ def _some(variance: Floats) -> Floats:
 
 def dlap_rate(variance: Floats) -> Floats:
     """The rate of discrete Laplace noise with this variance: `dlap_variance` the other way round."""
-    rate: Floats = 2 * np.arcsinh(1 / np.sqrt(2 * _some(variance)))
-    return rate
+    return 2 * np.arcsinh(1 / np.sqrt(2 * _some(variance)))
 
 
 def _laplace_likelihood(noise: Floats, variance: Floats) -> Floats:
@@ -46,22 +45,19 @@ def _laplace_likelihood(noise: Floats, variance: Floats) -> Floats:
 
 def twice_log_likelihood(k: Floats, a: Floats) -> Floats:
     """The same of the sum of two DLap(a): P(k) = tanh²(a/2) · exp(−a·|k|) · (|k| + coth a)."""
-    value: Floats = 2 * np.log(np.tanh(a / 2)) - a * np.abs(k) + np.log(np.abs(k) + 1 / np.tanh(a))
-    return value
+    return 2 * np.log(np.tanh(a / 2)) - a * np.abs(k) + np.log(np.abs(k) + 1 / np.tanh(a))
 
 
 def _laplace_twice_likelihood(noise: Floats, variance: Floats) -> Floats:
     """Of the sum of two Laplace variables, with density (1 + |x|/b) · exp(−|x|/b) / 4b."""
     scale = np.sqrt(_some(variance)) / 2
     far = np.abs(noise) / scale
-    value: Floats = np.log1p(far) - far - np.log(4 * scale)
-    return value
+    return np.log1p(far) - far - np.log(4 * scale)
 
 
 def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
     var = _some(variance)
-    value: Floats = -0.5 * (np.square(noise) / var + np.log(2 * np.pi * var))
-    return value
+    return -0.5 * (np.square(noise) / var + np.log(2 * np.pi * var))
 
 
 def _laplace_twice_beyond(chance: float) -> float:
@@ -79,8 +75,7 @@ def _laplace_twice_beyond(chance: float) -> float:
 def _dlap_twice_beyond(variance: Floats, chance: float) -> Floats:
     """The tail from k on is at most that of the continuous sum from k − 1 on."""
     some = _some(variance)
-    far: Floats = (np.ceil(2 * _laplace_twice_beyond(chance) / dlap_rate(some / 2)) + 1) / np.sqrt(some)
-    return far
+    return (np.ceil(2 * _laplace_twice_beyond(chance) / dlap_rate(some / 2)) + 1) / np.sqrt(some)
 
 
 def dlap_variances(rate: Floats) -> Floats:
@@ -92,8 +87,7 @@ def dlap_variances(rate: Floats) -> Floats:
 
 def _rate(epsilon: Floats, levels: Floats, sensitivity: Floats) -> Floats:
     """ε is for all levels together, which have equal parts of it, and a person moves a figure by the sensitivity."""
-    rate: Floats = epsilon / (levels * sensitivity)
-    return rate
+    return epsilon / (levels * sensitivity)
 
 
 def _of_account(epsilon: Floats, delta: Floats, levels: Any = 1, sensitivity: Any = 1) -> tuple[Floats, Floats]:

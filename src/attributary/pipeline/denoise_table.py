@@ -97,7 +97,7 @@ class DenoisedTable:
     @property
     def nodes(self) -> Arrow:
         """The Arrow table of a row for each node and figure, as `attributary run` writes it."""
-        confidence, tables = self.layout.confidence, dict[str, Any]()
+        confidence, tables = self.layout.confidence, dict[str, Arrow]()
         for name, (form, est) in zip(self.estimates, self._by_form, strict=True):
             tables[name] = noted(estimates_table(est, confidence), figure=form.called)
         return mark(by_measure(tables), together(words_of(self.layout.base), self.not_private))

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attributary.denoising.crossed import Meeting
 from attributary.denoising.joint import Joint, joint
+from attributary.denoising.meeting import Meeting
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.pipeline.level_columns import level_columns, path_ends

@@ -1,7 +1,7 @@
 """read_tree: the tree to query, from the impressions that occurred or from counts, and the prior on it."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -100,7 +100,7 @@ def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
     return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
 
 
-def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Any]:
+def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Arrow]:
     tables = {}
     for path in paths:
         if "://" in path:
@@ -119,7 +119,7 @@ def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str
     return tables
 
 
-def _tree_of(spec: Spec, tables: dict[str, Any]) -> Tree:
+def _tree_of(spec: Spec, tables: dict[str, Arrow]) -> Tree:
     paths = list(tables)
     with refused(paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"):
         return queried_tree(spec, list(tables.values()))

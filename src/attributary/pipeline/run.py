@@ -110,7 +110,7 @@ class Run:
         }
 
     @cached_property
-    def tables(self) -> dict[str, Any]:
+    def tables(self) -> dict[str, Arrow]:
         """The Arrow tables: estimates, ratios where there are counts and values, counts, and prior if there was one."""
         with np.errstate(divide="ignore"):  # Estimate.correction divides by 0 where an estimate is not moved
             made = {name: estimates_table(est, self.confidence) for name, est in self.estimates.items()}
@@ -180,7 +180,7 @@ class JointRun:
         return self.breakdowns[0].generated
 
     @cached_property
-    def tables(self) -> dict[str, Any]:
+    def tables(self) -> dict[str, Arrow]:
         """The Arrow tables of a `Run`, those of all breakdowns in one, told apart by the column `breakdown`."""
         each = [run.tables for run in self.breakdowns]
         return {name: in_one_table(self.plan.spec, [tables[name] for tables in each]) for name in each[0]}

@@ -131,7 +131,7 @@ class RunTask:
     generated: bool
     first: Mapping[int, int]  # of each part, the number of its first node
 
-    def tables(self, rows: Arrow) -> dict[str, Any]:
+    def tables(self, rows: Arrow) -> dict[str, Arrow]:
         """The tables of a part, as `Run.tables` of one machine; a column says so where they are not private."""
         import pyarrow as pa
 

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field
 from attributary.spec.measure import AUTO, COUNT
 from attributary.spec.mistakes import Mistake, Section, tables_in, titled
 from attributary.spec.terms import Terms
+from attributary.types import Record
 
 BREAKDOWN = "breakdown"  # the column that tells breakdowns apart
 BETWEEN = " > "
@@ -33,9 +34,9 @@ class AskedBreakdown(Section):
     )
     weight: float = Field(
         default=1.0,
-        gt=0,
+        ge=0,
         allow_inf_nan=False,
-        description="how much its errors weigh beside other breakdowns', above 0",
+        description="how much its errors weigh beside other breakdowns'; 0 if it is to help them only",
     )
     name: Annotated[str, AfterValidator(titled)] | None = Field(
         default=None, description="what tables and pages call it; without one, its attributes"
@@ -46,7 +47,7 @@ class AskedBreakdown(Section):
         return self.name or BETWEEN.join(self.attributes)
 
 
-def in_order_of_one(given: dict[str, Any]) -> dict[str, Any]:
+def in_order_of_one(given: Record) -> Record:
     """The keys of a spec; those of one with a single breakdown as if its attributes stood in that order."""
     listed, attributes = tables_in(given, "breakdown"), tables_in(given, "attribute")
     if len(listed) != 1 or not attributes or not listed[0].keys() <= AskedBreakdown.model_fields.keys():
@@ -60,7 +61,7 @@ def in_order_of_one(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def wrong_breakdowns(given: dict[str, Any], terms: Terms) -> Iterator[Mistake]:
+def wrong_breakdowns(given: Record, terms: Terms) -> Iterator[Mistake]:
     """What is wrong between breakdowns, and between them and the rest of a spec."""
     listed, attributes = tables_in(given, "breakdown"), tables_in(given, "attribute")
     if not listed:
@@ -86,6 +87,8 @@ def wrong_breakdowns(given: dict[str, Any], terms: Terms) -> Iterator[Mistake]:
         if name and name in called[:i]:
             rule = f"breakdowns differ; {name!r} is the name of breakdown[{called.index(name) + 1}] too: leave one out"
             yield Mistake(("breakdown", i), rule)
+    if all(each.get("weight", 1.0) == 0 for each in listed):
+        yield Mistake("breakdown", "have weights, of which one is above 0; all are 0")
     for i, each in enumerate(attributes):
         if not any(each.get("name") in names for names in asked):
             yield Mistake(("attribute", i), f"is in no breakdown: add {each.get('name')!r} to one, or leave it out")
@@ -110,6 +113,6 @@ def wrong_breakdowns(given: dict[str, Any], terms: Terms) -> Iterator[Mistake]:
         yield Mistake("measure" if " " in key else key, rule)
 
 
-def _attributes_of(breakdown: dict[str, Any]) -> tuple[Any, ...]:
+def _attributes_of(breakdown: Record) -> tuple[Any, ...]:
     names = breakdown.get("attributes")
     return tuple(names) if isinstance(names, list | tuple) else ()

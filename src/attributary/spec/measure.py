@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from attributary import types
 from attributary.spec.mistakes import Mistake, Section, titled, twice
+from attributary.types import Record
 
 # target: the error that is asked for, at an attribute, a measure or the total.
 #
@@ -49,7 +50,7 @@ class Targets(Section):
     )
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         if given.get("error") is not None and given.get("half_width") is not None:
             yield Mistake("half_width", "a target is an error or a half-width; got both: keep one of them")
 
@@ -108,7 +109,7 @@ class Measure(Targets):
     )
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         yield from super().mistakes(given)
         for key in OF_VALUES if given.get("name") == COUNT else ():
             if given.get(key) is not None:
@@ -132,6 +133,11 @@ class Measure(Targets):
     def sign(self) -> int:
         """What its values are multiplied with: -1 for refunds, which are below 0 where they come from."""
         return -1 if self.refunds else 1
+
+    @property
+    def told_apart_by(self) -> tuple[str, ...]:
+        """What decides how its sums are to be read, for the fingerprint of a plan."""
+        return ("refunds",) * bool(self.refunds)
 
     @property
     def limit(self) -> float | None:

@@ -13,6 +13,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from attributary.errors import InputError, shortened
 from attributary.tree.paths import unprintable
+from attributary.types import Record
 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -70,7 +71,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         """What is wrong between the keys, whatever else is wrong with them."""
         yield from ()
 
@@ -80,7 +81,7 @@ class Section(BaseModel):
         return all_at_once(given, handler, cls.mistakes)
 
 
-def as_in_file(given: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+def as_in_file(given: Record, model: type[BaseModel]) -> Record:
     """Keys as a file names them, and sections as its tables, for what Python code gives otherwise."""
     called = {name: field.alias or name for name, field in model.model_fields.items()}
     return {called.get(key, key): _as_tables(value) for key, value in given.items()}
@@ -92,7 +93,7 @@ def _as_tables(value: Any) -> Any:
     return [_as_tables(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def tables_in(given: dict[str, Any], key: str) -> list[dict[str, Any]]:
+def tables_in(given: Record, key: str) -> list[Record]:
     """The tables that are listed under a key; an empty one in the place of what is none."""
     listed = given.get(key)
     return [each if isinstance(each, dict) else {} for each in listed] if isinstance(listed, list) else []
@@ -113,9 +114,7 @@ def titled(text: str) -> str:
     return text
 
 
-def all_at_once(
-    given: Any, handler: Callable[[Any], Model], rules: Callable[[dict[str, Any]], Iterator[Mistake]]
-) -> Model:
+def all_at_once(given: Any, handler: Callable[[Any], Model], rules: Callable[[Record], Iterator[Mistake]]) -> Model:
     """The model that pydantic makes of what is given, or all that breaks its rules and ours between its keys."""
     if not isinstance(given, dict):
         return handler(given)

@@ -51,6 +51,7 @@ from attributary.spec.privacy_unit import UNITS, PrivacyUnit, known_unit
 from attributary.spec.terms import ApiSection, Terms, at_epsilon, at_settings, terms_of, with_its_defaults, wrong_api
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
+from attributary.types import Record
 
 L1, NOISE = 65_536, "api"  # those of summary reports
 LARGEST_L1 = 10**9
@@ -338,7 +339,7 @@ class Spec(Section):
     def identity(self, *without: str) -> str:
         """A text that is equal for equal questions: but for some keys, and for targets and guard, which plans go by."""
         targets = {"__all__": {"error": True, "half_width": True}}
-        apart: dict[str, Any] = dict.fromkeys(("epsilon_or_auto", "guard", *without), True)
+        apart: Record = dict.fromkeys(("epsilon_or_auto", "guard", *without), True)
         bare = self.model_copy(update={"total_or_target": self.total})
         text = bare.model_dump_json(exclude={"attributes": targets, "measures": targets, **apart})
         return text.replace('"total_or_target":', '"total":', 1)
@@ -378,7 +379,7 @@ class Spec(Section):
 
     def with_targets(self, targets: Mapping[str, float | str]) -> Self:
         """The same with other errors asked for, by the name of a level or measure."""
-        keys: dict[str, Any] = self.model_dump(by_alias=True, exclude_none=True)
+        keys: Record = self.model_dump(by_alias=True, exclude_none=True)
         named = {each["name"]: each for each in (*keys["attribute"], *keys.get("measure", ()))}
         for name, error in targets.items():
             if name == "total" and self.total:
@@ -407,7 +408,7 @@ class Spec(Section):
         return queried(known, [attribute.name for attribute in self.known], domains, self.total)
 
 
-def _toml(text: str, name: str) -> dict[str, Any]:
+def _toml(text: str, name: str) -> Record:
     if len(text) > LONGEST:
         raise InputError(f"{name} has more than {LONGEST:,} characters; give a spec, a TOML file")
     if DEEP_KEY.search(text):  # which tomllib takes minutes for
@@ -432,7 +433,7 @@ def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
     return f"{name}: {place} is not TOML: {what}; it reads: {lines[min(number, len(lines)) - 1].strip()[:60]}"
 
 
-def _between(given: dict[str, Any]) -> Iterator[Mistake]:
+def _between(given: Record) -> Iterator[Mistake]:
     """What is wrong between the keys of a spec, whatever else is wrong with them."""
     keys = ("attribute", "measure", "breakdown")
     attributes, measures, breakdowns = (tables_in(given, key) for key in keys)

@@ -15,6 +15,7 @@ from typing import Any, Self
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from attributary.spec.mistakes import Mistake, Section, all_at_once, with_rules
+from attributary.types import Record
 
 DEFAULT = "ara"
 Keys = Mapping[str, Any]  # of a spec or a section, which may have mistakes
@@ -53,12 +54,12 @@ class ApiSection(Section):
         return None
 
     @classmethod
-    def derived(cls, section: Keys) -> dict[str, Any]:
+    def derived(cls, section: Keys) -> Record:
         """The keys of the spec that follow from the section: ε, l1 or noise."""
         return {}
 
     @classmethod
-    def at(cls, section: Keys, epsilon: float) -> dict[str, Any]:
+    def at(cls, section: Keys, epsilon: float) -> Record:
         """The section with settings from which another ε follows."""
         return dict(section)
 
@@ -113,20 +114,20 @@ def _terms(section: Keys) -> Terms:
     return terms
 
 
-def _section(given: Keys) -> dict[str, Any]:
+def _section(given: Keys) -> Record:
     """The keys of the section [api]; none of what is none."""
     section = given.get("api")
     return section if isinstance(section, dict) else {}
 
 
-def _with_defaults(terms: Terms, section: Keys) -> dict[str, Any]:
+def _with_defaults(terms: Terms, section: Keys) -> Record:
     """The keys of a section, with those that it leaves out."""
     fields = terms.section.model_fields.items()
     defaults = {name: field.default for name, field in fields if not field.is_required() and field.default is not None}
     return defaults | dict(section)
 
 
-def with_its_defaults(given: dict[str, Any]) -> dict[str, Any]:
+def with_its_defaults(given: Record) -> Record:
     """A spec's keys with the ε, the l1 and the noise of the API that they name, where they give none."""
     if "api" not in given:
         return given
@@ -135,7 +136,7 @@ def with_its_defaults(given: dict[str, Any]) -> dict[str, Any]:
     return {"l1": terms.l1, "noise": terms.noise} | follows | given
 
 
-def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
+def at_epsilon(given: Record, epsilon: float) -> Record:
     """A spec's keys under another budget; where it follows from settings of the API, under others of these."""
     terms, section = terms_of(given), _section(given)
     follows = terms.section.derived(section)
@@ -145,7 +146,7 @@ def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
     return {**kept, "api": terms.section.at(section, epsilon)}
 
 
-def at_settings(given: dict[str, Any], settings: Keys, granted: float | None) -> dict[str, Any]:
+def at_settings(given: Record, settings: Keys, granted: float | None) -> Record:
     """A spec's keys under other settings of its API, from which ε, L1 and noise follow anew; or under another API.
 
     That has `granted` as its ε: what the first grants the unit that it protects.

@@ -147,9 +147,9 @@ class Tree:
         same.__dict__["family"] = self.family  # kept, not made again
         return same
 
-    def families(self, upwards: bool = False) -> Iterator["Family"]:
-        """The families under each level's parents, one value for each two levels, top to bottom or upwards."""
-        levels = range(self.depth - 1)
+    def families(self, upwards: bool = False, start: int = 0) -> Iterator["Family"]:
+        """The families under the parents of each level from `start` on, level by level, top to bottom or upwards."""
+        levels = range(start, self.depth - 1)
         return (Family(self, level) for level in (reversed(levels) if upwards else levels))
 
     def above(self, level: int) -> "Tree":

@@ -31,7 +31,7 @@ from attributary.api.w3c.schemes import (
 from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.plan import Plan
-from attributary.plan.contributions import Contributions, contributions
+from attributary.plan.contributions import contributions
 from attributary.plan.plan import SchemeCost
 from attributary.plan.problem import Problem, Shares
 from attributary.plan.proposals import Asked, Proposals, Solve, Wishes
@@ -75,7 +75,7 @@ class SchemeProposals(Proposals):
         most = scheme_of(problem.spec).credits
         return with_best_credits(problem, share, most, wishes) if problem.spec.l1 > most > 0 else problem.spec
 
-    def improved(self, problem: Problem, whole: Contributions, wishes: Wishes) -> Contributions:
+    def improved(self, problem: Problem, whole: Shares, wishes: Wishes) -> Shares:
         return whole if METHODS[wishes.method].fixed else improved(problem, whole, wishes.keep)
 
 
@@ -164,7 +164,7 @@ def _why(best: SchemeCost, possible: list[SchemeCost], spec: Spec) -> str:
 # Few credits
 
 
-def improved(q: Problem, whole: Contributions, keep: Collection[str] = ()) -> Contributions:
+def improved(q: Problem, whole: Shares, keep: Collection[str] = ()) -> Shares:
     """The same contributions, or better ones where they are few; levels with fixed shares stay as they are."""
     if q.spec.budget > FEW or whole.nodes is not None:
         return whole
@@ -172,12 +172,14 @@ def improved(q: Problem, whole: Contributions, keep: Collection[str] = ()) -> Co
     free[0] &= not (q.spec.total and q.spec.split_by is not None)  # one key that all roots feed
     least = np.array([level in (*keep, q.spec.levels[-1]) for level in q.spec.levels], np.int64)
     weights = q.weights if whole.roots is None else q.of_known_heads(q.weights)
-    most = q.limit, q.spec.first_unknown
-    default = _descend(whole.default, lambda rows: np.array([_expected(q, rows, weights).tree]), free, least, most)
-    if whole.roots is None or not q.by_root:
-        return replace(whole, default=default)
-    roots = _descend(whole.roots[0], lambda rows: _expected(q, rows, q.weights).roots, free, least, most)
-    return replace(whole, default=default, roots=roots[None])
+    most, rows = (q.limit, q.spec.first_unknown), whole.default[None]
+    default = _descend(rows, lambda rows: np.array([_expected(q, rows, weights).tree]), free, least, most)[0]
+    if whole.roots is None:
+        return Shares(default)
+    roots = whole.roots
+    if q.by_root:
+        roots = _descend(roots, lambda rows: _expected(q, rows, q.weights).roots, free, least, most)
+    return Shares(default, np.where(q.new[:, None], default, roots))
 
 
 def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> Spec:
@@ -191,9 +193,9 @@ def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> S
     for number in range(min(len({*keep, q.spec.levels[-1]}), most), most + 1):
         spec = with_credits(q.spec, number)
         asked = replace(q, spec=spec)
-        whole = contributions([asked], [share], rounding=wishes.rounding, keep=keep)
+        (whole,) = contributions([asked], [share], rounding=wishes.rounding, keep=keep)
         whole = improved(asked, whole, keep) if improve else whole
-        rows = whole.default if whole.roots is None else whole.roots[0]
+        rows = whole.default[None] if whole.roots is None else whole.roots
         errors = _expected(asked, rows, q.weights)
         error = float(np.nanmedian(errors.roots)) if q.by_root else errors.tree
         missed = np.nansum(np.abs(rows / number - stated), axis=1).max()

@@ -169,17 +169,8 @@ def _duration(j: Json) -> int | None:
 def _report_window(expiry: int | None, j: Json) -> int | None:
     """A window in seconds: at least an hour, at most until the source expires."""
     seconds = _duration(j)
-    lacking = seconds is None or _lacks(j, expiry=expiry)
+    lacking = seconds is None or j.lacks(expiry=expiry)
     return None if lacking else j.clamp(seconds or 0, HOUR, expiry or 0, " (expiry)")
-
-
-def _lacks(j: Json, **needed: object) -> bool:
-    """Whether something is refused that the value is checked against."""
-    for name, value in needed.items():
-        if value is None:
-            j.error(f"cannot be fully validated without a valid {name}")
-            return True
-    return False
 
 
 def _event_windows(source_type: str, fields: Fields, _name: str) -> EventReportWindows | None:
@@ -207,14 +198,14 @@ def _event_windows(source_type: str, fields: Fields, _name: str) -> EventReportW
 
 def _start(expiry: int | None, j: Json) -> int | None:
     start = read.whole()(j)
-    if start is None or _lacks(j, expiry=expiry):
+    if start is None or j.lacks(expiry=expiry):
         return None
     last = expiry or 0
     return j.within(start, 0, last, f"must be non-negative and <= expiry ({last})")
 
 
 def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | None:
-    if _lacks(j, start_time=start, expiry=expiry):
+    if j.lacks(start_time=start, expiry=expiry):
         return None
     ends = [start or 0]
 
@@ -243,7 +234,7 @@ def _attribution_scopes(limits: BrowserLimits) -> Reader[AttributionScopes]:
 
 def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:
     values = read.distinct(read.short_string(LONGEST_SCOPE, "exceeds max length per attribution scope"))(j)
-    if values is None or _lacks(j, limit=limit):
+    if values is None or j.lacks(limit=limit):
         return None
     if not values:
         return j.error("must be non-empty if limit is set")

@@ -43,11 +43,9 @@ def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
 
     def filtering_id(j: Json) -> int | None:
         n = read.uint(j)
-        if n is None:
+        if n is None or j.lacks(aggregatable_filtering_id_max_bytes=id_bytes):
             return None
-        if id_bytes is None:
-            return j.error("cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
-        return j.within(n, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)
+        return j.within(n, 0, 256 ** (id_bytes or 0) - 1, DEFAULT_RANGE if id_bytes == 1 else None)
 
     fields = {"value": read.required(read.contribution_value), "filtering_id": read.optional(filtering_id, 0)}
     whole = read.record(KeyValue, **fields)
@@ -188,11 +186,9 @@ def _context_id(when: str | None, j: Json) -> str | None:
 
 def _is_allowed(when: str | None, usual: bool, words: str, j: Json) -> bool:
     """Whether a value fits the trigger's `aggregatable_source_registration_time`."""
-    if when is None:
-        j.error("cannot be fully validated without a valid aggregatable_source_registration_time")
-    elif when != "exclude" and not usual:
-        j.error(f"{words} for aggregatable_source_registration_time {when}")
-    return when == "exclude" or (when is not None and usual)
+    if j.lacks(aggregatable_source_registration_time=when):
+        return False
+    return usual or when == "exclude" or bool(j.error(f"{words} for aggregatable_source_registration_time {when}"))
 
 
 def _warn_of_lone_keys(value: Trigger, findings: Findings) -> None:

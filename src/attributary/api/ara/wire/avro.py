@@ -20,9 +20,9 @@ from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.avro_blocks import BYTES, LONG, MAGIC, MANY, Damaged, Header, record_fields
 from attributary.errors import InputError
 from attributary.tables.table_columns import LONGEST
-from attributary.types import Ints, Keys
+from attributary.types import Ints, Keys, Record
 
-Schema = dict[str, Any]
+Schema = Record
 
 
 def _record(name: str, **fields: tuple[Any, str]) -> Schema:
