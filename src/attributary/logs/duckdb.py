@@ -65,6 +65,7 @@ class DuckDB:
         self._set("temp_directory", self._spill.name)
         self._pool, self._stop = ThreadPoolExecutor(), Event()
         self._checks: list[Future[None]] = []
+        self._keeps = False
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +108,26 @@ class DuckDB:
         finally:  # a cut file explains a failure better than what DuckDB found at its end
             while self._checks:
                 self._checks.pop().result()
+
+    def keep(self, name: str, sql: str, stage: str = "", given: Any = None) -> str:
+        """Makes a table on disk, beside what is spilled, of a query; what it is called.
+
+        The query may read record batches that are `given`, as the table `given`.
+        """
+        table = f"kept.{name}"
+        if not self._keeps:
+            self._connection.execute(f"ATTACH {_literal(os.path.join(self._spill.name, 'kept'))} AS kept")
+            self._keeps = True
+        if given is not None:
+            self._connection.register("given", given)
+        self._waited(lambda: self._connection.execute(f"CREATE TABLE {table} AS {sql}"), stage)
+        if given is not None:
+            self._connection.unregister("given")
+        return table
+
+    def batches(self, sql: str, rows: int) -> Any:
+        """The result as a reader of record batches of about so many rows, beside whatever else is run."""
+        return self._connection.cursor().sql(sql).to_arrow_reader(rows)
 
     def place(self, relation: Relation, condition: str) -> str | None:
         self._set("preserve_insertion_order", True)
