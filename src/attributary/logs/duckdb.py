@@ -116,7 +116,7 @@ class DuckDB:
         """
         table = f"kept.{name}"
         if not self._keeps:
-            self._connection.execute(f"ATTACH {_literal(os.path.join(self._spill.name, 'kept'))} AS kept")
+            self._connection.execute(f"ATTACH {literal(os.path.join(self._spill.name, 'kept'))} AS kept")
             self._keeps = True
         if given is not None:
             self._connection.register("given", given)
