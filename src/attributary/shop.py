@@ -43,7 +43,8 @@ def shop(rows: int = ROWS, seed: int = 0) -> Shop:
     draw = generated.generator(DRAWS, seed, 0).random
     users = max(1, round(USERS * rows))
     user = (users * draw(rows) ** 1.5).astype(np.int64)
-    location = _locations(draw(users))[user]
+    people = np.cumsum(np.exp(0.6 * generated.fixed_normal("people", len(LOCATIONS))))
+    location = np.searchsorted(people, draw(users) * people[-1], side="right")[user]
     time = _times(draw(rows), draw(rows))
     twin = 1 + np.flatnonzero(draw(rows - 1) < TWINS)
     user[twin], location[twin], time[twin] = user[twin - 1], location[twin - 1], time[twin - 1]
@@ -60,12 +61,6 @@ def shop(rows: int = ROWS, seed: int = 0) -> Shop:
 
 def _named(labels: tuple[str, ...], code: Ints) -> Arrow:
     return pa.array(labels).take(pa.array(code))
-
-
-def _locations(u: Floats) -> Ints:
-    people = np.cumsum(np.exp(0.6 * generated.fixed_normal("people", len(LOCATIONS))))
-    where: Ints = np.searchsorted(people, u * people[-1], side="right")
-    return where
 
 
 def _times(u: Floats, v: Floats) -> Ints:
