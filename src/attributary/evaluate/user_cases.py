@@ -22,7 +22,7 @@ from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import Engine
 from attributary.logs.log_files import all_files, is_generated
 from attributary.noise import Entropy, model, page_of
-from attributary.pipeline.level_columns import level_columns, refused
+from attributary.pipeline.level_columns import level_columns
 from attributary.pipeline.read_prior import COUNTS, ESTIMATES, count_rows, of_measure, read_prior
 from attributary.plan.make import make_plan, refuse_unknown_limits
 from attributary.plan.proposals import proposals_of
@@ -32,6 +32,7 @@ from attributary.spec import Spec
 from attributary.tables import read_table, shown, write_table
 from attributary.tables.table_columns import arrow_table, floats, together, words_of
 from attributary.tree import Tree
+from attributary.tree.paths import refused
 from attributary.types import Arrow, Record
 
 EPSILON = 1.0  # of a private prior, in the paper
