@@ -27,7 +27,7 @@ from attributary.api.ara.terms import ARA
 from attributary.api.ara.wire import avro, avro_blocks
 from attributary.denoising.cluster import denoise_spark
 from attributary.errors import InputError
-from attributary.estimates import FIGURES, MEASURE
+from attributary.estimates import FIGURES
 from attributary.estimators import Estimator
 from attributary.file_kind import has_nodes
 from attributary.logs.log_columns import label_codes
@@ -41,6 +41,7 @@ from attributary.pipeline.read_tree import COVERS, known_columns
 from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
 from attributary.spec import Logs
+from attributary.tables.as_written import MEASURE
 from attributary.tables.table_columns import plain, together
 from attributary.tree import Tree
 from attributary.types import Keys
@@ -89,8 +90,7 @@ class NodeTask:
         for batch in batches:
             table, columns = pa.Table.from_batches([batch]), {}
             for name, attribute in zip(self.known, self.plan.spec.known, strict=True):
-                labels, code = label_codes(table, name, attribute, logs)
-                columns[name] = plain(pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels))
+                columns[name] = plain(label_codes(table, name, attribute, logs).coded)
             yield from pa.table(columns).group_by(self.known).aggregate([]).select(self.known).to_batches()
 
     def nodes(self, first: int, last: int) -> Callable[[Iterable[Any]], Iterator[Any]]:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from attributary.denoising.cluster import denoise_spark
 from attributary.errors import InputError
-from attributary.estimates import IMPRESSIONS, MEASURED, RATES, USUAL
+from attributary.estimates import IMPRESSIONS, RATES, USUAL
 from attributary.estimators import Estimator
 from attributary.logs.count import Question
 from attributary.logs.counts import FATES, Counts, counts_together, leaves, seen_fates, with_fates
@@ -54,6 +54,7 @@ from attributary.prior.earlier import profile
 from attributary.spec import Logs, Spec
 from attributary.spec.attribute import Attribute
 from attributary.tables import write_table
+from attributary.tables.as_written import MEASURED
 from attributary.tables.table_columns import SEEDED, plain, with_column
 from attributary.tree import Tree
 from attributary.types import Arrow
