@@ -302,12 +302,12 @@ def _refuse_collisions(task: NodeTask, paths: "DataFrame") -> None:
     from pyspark.sql import functions as sf
 
     for name, field in zip(task.known, task.layout.fields, strict=False):
-        if field.code.labels is not None:
+        if field.labels is not None:
             continue
 
-        def coded(batches: Iterable[Any], code: Any = field.code) -> Iterator[Any]:
+        def coded(batches: Iterable[Any], code: Callable[[str], int] = field.code) -> Iterator[Any]:
             for batch in batches:
-                codes = [code.one(label) for label in batch.column(0).to_pylist()]
+                codes = [code(label) for label in batch.column(0).to_pylist()]
                 yield pa.record_batch(
                     [batch.column(0), pa.array(np.array(codes, np.uint64).view(np.int64))], ["l", "c"]
                 )
@@ -316,7 +316,7 @@ def _refuse_collisions(task: NodeTask, paths: "DataFrame") -> None:
             codes = paths.select(name).distinct().mapInArrow(coded, "l string, c long").groupBy("c")
         both = codes.agg(sf.min("l").alias("one"), sf.max("l").alias("other")).where("one <> other").first()
         if both is not None:
-            field.code.all([both["one"], both["other"]])
+            field.codes([both["one"], both["other"]])
 
 
 # Summary reports.
