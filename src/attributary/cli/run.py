@@ -86,6 +86,7 @@ def run(
 ) -> None:
     from attributary.cli.print_results import print_counts, print_estimates, print_joint_plan, print_plan
     from attributary.facts.losses import NOT_PROTECTED, loss_table
+    from attributary.facts.plan import batch_lines
     from attributary.logs.count import make_engine
     from attributary.logs.log_files import rows_in_logs
     from attributary.pipeline.run import FILES, check_earlier
@@ -146,7 +147,12 @@ def run(
         table = loss_table(losses)
         say(f"\n{table.caption}: {NOT_PROTECTED}")
         print_table(Out(), [table.heads, *table.rows])
+        if any(loss.moved for loss in losses):
+            say("moved: levels count different conversions, which the check of the noise takes for noise")
         fact(losses=[loss._asdict() for loss in losses])
+    first = done.breakdowns[0]
+    for few in batch_lines(first.plan, first.tree, next(iter(first.truth.values())), "in these logs"):
+        say(f"{few.subject}: {few.text}")
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     for name, error in done.errors.items():
         say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
