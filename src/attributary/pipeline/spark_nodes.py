@@ -500,11 +500,11 @@ def denoise_table_spark(
         if (np.asarray(divisors) != 1).any():
             frame = frame.withColumn(value, _column(value) / divisor)
     else:
-        ((kind, stated),) = given.items()
-        if stated in frame.columns:
-            spread = _column(str(stated)).cast("double")
+        ((kind, amount),) = given.items()
+        if amount in frame.columns:
+            spread = _column(str(amount)).cast("double")
         else:
-            spread = _by_level(_numbers(kind, str(stated), len(levels)), level, len(levels))
+            spread = _by_level(_numbers(kind, str(amount), len(levels)), level, len(levels))
         spread = spread * spread if kind == "std" else spread
     return SparkEstimates(denoise_spark(frame, levels, value, spread, shape=shape, **options))
 
