@@ -488,6 +488,8 @@ def denoise_table_spark(
     given = {name: text for name, text in (("variance", variance), ("std", std), ("noise", noise)) if text is not None}
     if len(given) != 1:
         raise InputError(f"give one of `variance`, `std` and `noise`; got {' and '.join(given) or 'none'}")
+    for name in {value, variance, std} & set(frame.columns):  # figures in text are numbers
+        frame = frame.withColumn(str(name), _column(str(name)).cast("double"))
     level = sum((_column(name).isNotNull().cast("int") for name in levels), sf.lit(0))
     if noise is not None:
         each = parse_levels(noise)
