@@ -30,6 +30,7 @@ from attributary.errors import InputError
 from attributary.estimates import FIGURES
 from attributary.estimators import Estimator
 from attributary.file_kind import has_nodes
+from attributary.logs.engine import CastError
 from attributary.logs.log_columns import label_codes
 from attributary.logs.spark import Spark, any_pandas, spark_errors
 from attributary.logs.spark_folder import spark_folder
@@ -508,7 +509,11 @@ def denoise_table_spark(
         else:
             spread = _by_level(_numbers(kind, str(amount), len(levels)), level, len(levels))
         spread = spread * spread if kind == "std" else spread
-    return SparkEstimates(denoise_spark(frame, levels, value, spread, shape=shape, **options))
+    try:
+        with spark_errors(sources[0]):
+            return SparkEstimates(denoise_spark(frame, levels, value, spread, shape=shape, **options))
+    except CastError as error:
+        raise InputError(f"{sources[0]}: figures and variances are numbers; {error}") from error
 
 
 def _is_number(text: str) -> bool:
