@@ -68,8 +68,7 @@ def clients(plan: "Plan | JointPlan", **wishes: Any) -> "Clients":
 
 def _refuse_other_noise(plan: "Plan") -> None:
     terms, noise = api_of(plan.spec).terms, plan.spec.noise
-    section = {} if plan.spec.api is None else {"api": plan.spec.api.model_dump(exclude_none=True)}
-    added = with_its_defaults(section).get("noise", terms.noise)
+    added = with_its_defaults({"api": dict(plan.spec.api or ())})["noise"]
     if noise != added:
         raise InputError(
             f'a plan for the {terms.title} has noise = "{added}"; this one has "{noise}": make a new plan, as its '
