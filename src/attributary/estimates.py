@@ -386,7 +386,7 @@ def by_measure(tables: dict[str, Arrow]) -> Arrow:
 
 
 def labelled(tables: dict[str, Arrow]) -> Arrow:
-    """The same, one table with its name, too."""
+    """The same tables with that column, also where there is one alone."""
     return stacked(tables, MEASURE, next(iter(tables.values())).column_names[:1])
 
 
