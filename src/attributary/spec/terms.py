@@ -53,6 +53,11 @@ class ApiSection(Section):
         """ε of the unit that the API protects, where a conversion has only a part of it."""
         return None
 
+    @property
+    def least_batch(self) -> int | None:
+        """How many reports are answered together at least, where those of each unknown value are apart."""
+        return None
+
     @classmethod
     def derived(cls, section: Keys) -> Record:
         """The keys of the spec that follow from the section: ε, l1 or noise."""
