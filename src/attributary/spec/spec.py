@@ -299,7 +299,7 @@ class Spec(Section):
     @property
     def terms(self) -> Terms:
         """What planning goes by of the API that it is for."""
-        return terms_of({"api": self.api and {"kind": self.api.kind}})
+        return terms_of({"api": self.api})
 
     def is_delay(self, attribute: Attribute) -> bool:
         """Whether an attribute is the time from impression to conversion: in buckets, and no column of the logs."""

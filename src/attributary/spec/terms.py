@@ -123,6 +123,8 @@ def _terms(section: Keys) -> Terms:
 def _section(given: Keys) -> Record:
     """The keys of the section [api]; none of what is none."""
     section = given.get("api")
+    if isinstance(section, ApiSection):
+        return section.model_dump(exclude_none=True)
     return section if isinstance(section, dict) else {}
 
 
