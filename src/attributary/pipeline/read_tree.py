@@ -70,7 +70,7 @@ def _tree(spec: Spec, known: list[str], table: Arrow, path: str) -> Tree:
         return spec.tree()
     if HISTORY.encode() in (table.schema.metadata or {}):  # what is queried is what the last period had
         table = table.filter(table.column(LATEST))
-    rows = level_columns(table, known, path)
+    rows = level_columns(table, [*known, *(attribute.name for attribute in spec.unknown if attribute.occurs)], path)
     with refused(path):
         return spec.tree(rows)
 
