@@ -216,7 +216,7 @@ def compare(this: Any, last: Any, **options: Any) -> Changes:
     return periods(dict(zip(names, (last, this), strict=True)), **options).steps[0]
 
 
-def _by_name(source: Frame) -> Mapping[str, Any]:
+def _by_name(source: Frame) -> Mapping[str, object]:
     if isinstance(source, Mapping):
         return {str(name): of for name, of in source.items()}
     if not isinstance(source, str | os.PathLike):

@@ -118,7 +118,7 @@ def threads(command: Callable[..., Any]) -> Callable[..., Any]:
     about = "Threads of DuckDB and of the compiled passes.  [default: all cores]"
 
     @wraps(command)
-    def limited(*, threads: int | None, **params: Any) -> Any:
+    def limited(*, threads: int | None, **params: object) -> Any:
         with limit_threads(threads):
             return command(threads=threads, **params)
 

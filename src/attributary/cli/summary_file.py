@@ -146,7 +146,7 @@ def current() -> SummaryFile | None:
     return _current.get()
 
 
-def fact(**figures: Any) -> None:
+def fact(**figures: object) -> None:
     """Notes figures by their names; several values of one name make a list."""
     if (summary := current()) is None:
         return
@@ -174,7 +174,7 @@ def choose_lines(args: Sequence[str]) -> None:
     _as_lines.set((said or [os.environ.get("ATTRIBUTARY_LOG", "")])[-1] == "json")
 
 
-def log_line(event: str, **values: Any) -> bool:
+def log_line(event: str, **values: object) -> bool:
     """Writes an event as a line of JSON to standard error, and gives whether that is wanted."""
     if _as_lines.get():
         line = {"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "event": event, **values}
@@ -198,7 +198,7 @@ def with_summary(command: click.Command) -> click.Command:
     assert callback is not None
 
     @wraps(callback)
-    def with_file(*, summary: str | None, **params: Any) -> Any:
+    def with_file(*, summary: str | None, **params: object) -> Any:
         if summary is None and not _as_lines.get():
             return callback(**params)
         with _collected(command.name or "", summary or "", params) as given:
@@ -209,7 +209,7 @@ def with_summary(command: click.Command) -> click.Command:
 
 
 @contextmanager
-def _collected(command: str, path: str, params: Mapping[str, Any]) -> Iterator[Record]:
+def _collected(command: str, path: str, params: Mapping[str, object]) -> Iterator[Record]:
     """Notes what a command prints, and writes it at the end; gives the command's parameters."""
     if path:
         _check(path, params)

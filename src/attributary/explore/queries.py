@@ -110,7 +110,7 @@ class Queries:
         (number,) = self.cursor.execute(f"SELECT count(*) FROM {self.store.view} WHERE {condition}", values).fetchone()
         return int(number)
 
-    def every(self, view: View) -> Iterator[list[tuple[Any, ...]]]:
+    def every(self, view: View) -> Iterator[list[tuple[object, ...]]]:
         """All rows of a view, block by block, as `names` calls their cells."""
         found = self._sorted(view)
         while block := found.fetchmany(BLOCK):

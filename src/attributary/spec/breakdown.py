@@ -68,7 +68,7 @@ def in_order_of_one(given: Any) -> Any:
     }
 
 
-def wrong_breakdowns(given: Mapping[str, Any], attributes: list[Record], terms: Terms) -> Iterator[Mistake]:
+def wrong_breakdowns(given: Mapping[str, object], attributes: list[Record], terms: Terms) -> Iterator[Mistake]:
     """What is wrong between breakdowns, and between them and the rest of a spec."""
     listed = given.get("breakdown", given.get("breakdowns"))
     if not isinstance(listed, list | tuple) or not listed:
@@ -127,7 +127,7 @@ def _name_of(attribute: Any) -> Any:
     return attribute.get("name") if isinstance(attribute, dict) else getattr(attribute, "name", None)
 
 
-def _attributes_of(breakdown: Any) -> tuple[Any, ...]:
+def _attributes_of(breakdown: Any) -> tuple[object, ...]:
     names = breakdown.get("attributes") if isinstance(breakdown, dict) else getattr(breakdown, "attributes", ())
     return tuple(names) if isinstance(names, list | tuple) else ()
 

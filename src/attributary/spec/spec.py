@@ -147,7 +147,7 @@ class Spec(Section):
         description="one [[breakdown]] for each tree; without any, all attributes in their order are one",
     )
 
-    def __init__(self, /, **given: Any) -> None:
+    def __init__(self, /, **given: object) -> None:
         refuse_unruly(given)
         try:
             super().__init__(**given)
@@ -323,12 +323,12 @@ class Spec(Section):
         """The same under another budget."""
         return type(self)(**at_epsilon(self.model_dump(by_alias=True, exclude_none=True), epsilon))
 
-    def with_api(self, settings: Mapping[str, Any]) -> Self:
+    def with_api(self, settings: Mapping[str, object]) -> Self:
         """The same under other settings of its API, or under another API by its `kind`."""
         given = self.model_dump(by_alias=True, exclude_none=True)
         return type(self)(**at_settings(given, settings, None if self.api is None else self.api.granted))
 
-    def with_keys(self, **keys: Any) -> Self:
+    def with_keys(self, **keys: object) -> Self:
         """The same with other values of some keys, as they are named in the file; all of it is checked again."""
         return type(self)(**{**self.model_dump(by_alias=True, exclude_none=True), **keys})
 

@@ -46,14 +46,14 @@ class PageOptions:
                 raise AttributionError("TypeError", f"{camel(name)} must be a list; got {brief(value)}")
 
     @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> Self:
+    def from_json(cls, members: Mapping[str, object]) -> Self:
         """Options as JavaScript has them, of a JSON object that was loaded. Unknown members are ignored."""
         if not isinstance(members, Mapping):
             raise InputError(f"options must be a JSON object, as in {{}}; got {brief(members)}")
         return cls.from_members(members, camel)
 
     @classmethod
-    def from_members(cls, members: Mapping[str, Any], spell: Callable[[str], str] = str) -> Self:
+    def from_members(cls, members: Mapping[str, object], spell: Callable[[str], str] = str) -> Self:
         """Options of which `members` has some, by names that are spelled in another way; the required must be there."""
         known = {each.name: spell(each.name) for each in fields(cls)}  # type: ignore[arg-type]
         for name, theirs in known.items():

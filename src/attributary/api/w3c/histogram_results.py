@@ -141,7 +141,7 @@ def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, name: str)
     return Batch(name, item["task"], np.concatenate(nodes), sums[np.concatenate(index)])
 
 
-def _vector(item: Mapping[str, Any], size: int) -> list[int]:
+def _vector(item: Mapping[str, object], size: int) -> list[int]:
     """The sums of a result, signed, of which there must be as many as the task has."""
     both = [item["vector"], None] if "vector" in item else item.get("shares")
     if not isinstance(both, list) or len(both) != 2 or ("vector" in item and "shares" in item):

@@ -76,7 +76,7 @@ def from_members(members: Any) -> Report:
     return Report(info, _bytes(body, "payload"), key_id, clear, others)
 
 
-def _bytes(body: Mapping[str, Any], name: str) -> bytes:
+def _bytes(body: Mapping[str, object], name: str) -> bytes:
     text = body.get(name)
     if not isinstance(text, str):
         raise Fault(f"the {name} of a report is base64; got {brief(text)}")
