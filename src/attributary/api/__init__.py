@@ -91,7 +91,7 @@ def answer(
 def aggregate(
     plan: "Plan | JointPlan | None",
     reports: str | Sequence[str],
-    domain: Any,
+    domain: object,
     ledger: str | None = None,
     *,
     output: str,

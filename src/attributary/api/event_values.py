@@ -60,7 +60,7 @@ def _label(attribute: Attribute, value: Any, logs: Logs | None) -> str:
     return label
 
 
-def _in_domain(attribute: Attribute, value: Any, logs: Logs | None) -> str:
+def _in_domain(attribute: Attribute, value: object, logs: Logs | None) -> str:
     label = _label(attribute, value, logs)
     place = label if label in attribute.labels else _placed(attribute, label)
     if place is not None:
@@ -117,7 +117,7 @@ def scaled(micro: int, clip: int, contribution: int, draw: int) -> int:
     return whole + (draw * clip < rest * DRAWS)
 
 
-def draw(measure: str, conversion_id: Any = None) -> int:
+def draw(measure: str, conversion_id: object = None) -> int:
     """A whole number below 2**64: the same for the same conversion; without an id, the operating system's."""
     if conversion_id is None:
         return secrets.randbits(64)
@@ -128,7 +128,7 @@ def draw(measure: str, conversion_id: Any = None) -> int:
     return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8], "big")
 
 
-def micros(measure: str, value: Any, absent: set[str]) -> int:
+def micros(measure: str, value: object, absent: set[str]) -> int:
     """A value in whole millionths, as logs are read; 0 where it is missing."""
     try:
         text = "" if value is None or (isinstance(value, float) and isnan(value)) else str(value).strip()

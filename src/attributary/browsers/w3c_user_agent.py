@@ -396,7 +396,7 @@ def _dictionary(header: str, positive: list[str]) -> Record:
     return members
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item, _ in value]
     return float(value) if isinstance(value, Decimal) else value

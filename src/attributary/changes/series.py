@@ -206,7 +206,7 @@ def periods(
     return Series(tree, made, named, test, false_discoveries, proven, confidence, figure, whole, order_words, chance)
 
 
-def compare(this: Any, last: Any, **options: Any) -> Changes:
+def compare(this: object, last: object, **options: Any) -> Changes:
     """What changed from `last` to `this`: tables, folders of `run`, or estimates in memory; options as of `periods`.
 
     Where the dates in their names tell another order, it is that.
@@ -227,7 +227,7 @@ def _by_name(source: Frame) -> Mapping[str, object]:
     return files
 
 
-def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates, dict[str, str]]:
+def _estimates(of: object, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates, dict[str, str]]:
     """The estimates of one measure, the first of a table that has several, after its name, "" where nothing tells it.
 
     Also gives the columns that have one value in all rows, which is what the table says of itself.

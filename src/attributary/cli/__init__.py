@@ -86,7 +86,7 @@ class Commands(click.Group):
         return None
 
 
-def _without_pandas(callback: Callable[..., Any]) -> Callable[..., Any]:
+def _without_pandas(callback: Callable[..., object]) -> Callable[..., Any]:
     """The command, before which Arrow looks for pandas in vain: it takes longer to import than a small table to read.
 
     Arrow would import it at its first value, to know such frames; those of a command are its own.

@@ -242,7 +242,7 @@ def _check(path: str, params: Mapping[str, Any]) -> None:
                 raise InputError(f"{path} is another file of this command; choose another place with --summary")
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """A value as JSON can hold it: arrays are lists, nan is null, and infinite numbers are the texts inf and -inf."""
     value = _of_basic_types(value)
     if isinstance(value, Mapping):
@@ -254,7 +254,7 @@ def as_json(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _of_basic_types(value: Any) -> Any:
+def _of_basic_types(value: object) -> Any:
     """The numbers, texts, lists and mappings that a value is made of; a figure is its number."""
     if hasattr(value, "_asdict"):
         return value._asdict()

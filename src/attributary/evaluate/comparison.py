@@ -34,7 +34,7 @@ class Evaluation:
     table: Arrow
     draws: Any = None
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:

@@ -216,7 +216,7 @@ def _options(options: Record) -> str:
     return ", ".join(f"{name} = {_literal(value)}" for name, value in options.items())
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, list):

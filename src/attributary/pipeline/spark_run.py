@@ -369,7 +369,7 @@ class Parts:
         """The groups of one block."""
         return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
 
-    def frame(self, work: Callable[[Any], Any], schema: Any) -> "DataFrame":
+    def frame(self, work: Callable[[Any], object], schema: object) -> "DataFrame":
         """What the workers make of the parts."""
         from pyspark.sql.pandas.types import from_arrow_schema
 

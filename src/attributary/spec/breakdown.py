@@ -123,20 +123,20 @@ def wrong_breakdowns(given: Mapping[str, object], attributes: list[Record], term
         yield Mistake(key.split()[0] if " " not in key else "measure", rule)
 
 
-def _name_of(attribute: Any) -> Any:
+def _name_of(attribute: object) -> Any:
     return attribute.get("name") if isinstance(attribute, dict) else getattr(attribute, "name", None)
 
 
-def _attributes_of(breakdown: Any) -> tuple[object, ...]:
+def _attributes_of(breakdown: object) -> tuple[object, ...]:
     names = breakdown.get("attributes") if isinstance(breakdown, dict) else getattr(breakdown, "attributes", ())
     return tuple(names) if isinstance(names, list | tuple) else ()
 
 
-def _weight(breakdown: Any) -> Any:
+def _weight(breakdown: object) -> Any:
     return breakdown.get("weight", 1.0) if isinstance(breakdown, dict) else getattr(breakdown, "weight", 1.0)
 
 
-def _called(breakdown: Any) -> str | None:
+def _called(breakdown: object) -> str | None:
     if isinstance(breakdown, AskedBreakdown):
         return breakdown.called
     name = breakdown.get("name") if isinstance(breakdown, dict) else None

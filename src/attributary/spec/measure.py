@@ -20,11 +20,11 @@ EQUAL, NONE = "equal", "none"
 GUARD = 2.0  # times its error under an equal split: the most that a level may have, unless the spec says otherwise
 
 
-def _error(value: Any) -> float | str:
+def _error(value: object) -> float | str:
     return EQUAL if value == EQUAL else _part(value)
 
 
-def _part(value: Any) -> float:
+def _part(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
         return float(value)
     raise ValueError
@@ -171,7 +171,9 @@ def called(name: str) -> str:
     return "conversions" if name == COUNT else name
 
 
-def wrong_measures(measures: Any, names: list[Any], taken: set[str], values: bool, limited: bool) -> Iterator[Mistake]:
+def wrong_measures(
+    measures: object, names: list[Any], taken: set[str], values: bool, limited: bool
+) -> Iterator[Mistake]:
     """What is wrong between measures, and between them and the rest of a spec."""
     listed = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
     given = [field.get("name") for field in listed]
@@ -194,13 +196,13 @@ def wrong_measures(measures: Any, names: list[Any], taken: set[str], values: boo
         yield Mistake("noise", 'values are scaled, as in the API; take noise = "api", or count conversions alone')
 
 
-def _fields(measure: Any) -> Record:
+def _fields(measure: object) -> Record:
     if isinstance(measure, Measure):
         return {"name": measure.name}
     return measure if isinstance(measure, dict) else {}
 
 
-def most(value: Any) -> int | Literal["auto"]:
+def most(value: object) -> int | Literal["auto"]:
     """How many conversions of an impression count: from 1 to as many as a browser reports, or as the plan says."""
     if value == AUTO:
         return AUTO  # type: ignore[return-value]

@@ -52,14 +52,14 @@ PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+"""
 DEEP_KEY = re.compile(rf"(?<![\w-]){PART}(?:{PART}){{{DEEPEST}}}")
 
 
-def known_metric(name: Any) -> str | None:
+def known_metric(name: object) -> str | None:
     """The name of a measure of error; a pydantic validator."""
     if name is not None and not (isinstance(name, str) and name in METRICS):
         raise ValueError(f"a metric is one of {', '.join(METRICS)}")
     return None if name is None else str(name)
 
 
-def known_noise(name: Any) -> str:
+def known_noise(name: object) -> str:
     """The name of a noise model; a pydantic validator."""
     if not isinstance(name, str):
         raise ValueError(f"a noise model has a name; got {type(name).__name__}")
@@ -175,7 +175,7 @@ class Spec(Section):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _checked(cls, given: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return all_at_once(in_order_of_one(with_its_defaults(given)), handler, _between)
 
     @property
@@ -387,7 +387,7 @@ class Spec(Section):
             named[name]["error"] = error
         return type(self)(**keys)
 
-    def tree(self, known: Any = None) -> Tree:
+    def tree(self, known: object = None) -> Tree:
         """The tree that is queried: known attributes as they occur in a table, the full domain of unknown ones below.
 
         The table is Arrow, pandas, polars or a dict of columns; rows may repeat, and other columns are passed over.
@@ -505,13 +505,13 @@ def _asks_for_errors(given: Record) -> bool:
     return any(isinstance(each.get(key), int | float) for each in keys for key in ("error", "half_width"))
 
 
-def _fields(attribute: Any) -> Record:
+def _fields(attribute: object) -> Record:
     if isinstance(attribute, Attribute):
         return {"name": attribute.name, "unknown": attribute.unknown}
     return attribute if isinstance(attribute, dict) else {}
 
 
-def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
+def _wrong_split(split_by: object, names: list[Any]) -> Iterator[Mistake]:
     if not isinstance(split_by, str) or not names or split_by == names[0]:
         return
     remedy = "or leave split_by out for one split"

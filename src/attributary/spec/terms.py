@@ -28,7 +28,7 @@ class ApiSection(Section):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _checked(cls, given: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         section = _terms(given).section if cls is ApiSection and isinstance(given, dict) else cls
         if section is cls:
             return all_at_once(given, handler, cls.mistakes)
@@ -114,7 +114,7 @@ def _terms(section: Keys) -> Terms:
     return terms
 
 
-def _keys(section: Any) -> Record | None:
+def _keys(section: object) -> Record | None:
     """The keys of a section [api]; None of what is none."""
     if isinstance(section, ApiSection):
         return section.model_dump(exclude_none=True)
@@ -128,7 +128,7 @@ def _with_defaults(terms: Terms, section: Keys) -> Record:
     return defaults | dict(section)
 
 
-def with_its_defaults(given: Any) -> Any:
+def with_its_defaults(given: object) -> Any:
     """A spec's keys with the ε, the l1 and the noise of the API that they name, where they give none."""
     if not isinstance(given, dict) or "api" not in given:
         return given

@@ -403,7 +403,7 @@ def _breadth_first(children, start, first, order):  # type: ignore[no-untyped-de
 
 
 @cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compiled(function: Callable[..., object]) -> Callable[..., Any]:
     return kernel(nogil=True)(function)
 
 

@@ -105,7 +105,7 @@ _NO_LISTS = (str, UserString, bytes, bytearray, memoryview, Mapping)  # though t
 _WITHIN = {"priority": I32, "lifetime_days": DAYS, "lookback_days": DAYS}  # and all others within U32
 
 
-def _convert(name: str, value: Any) -> str | float:
+def _convert(name: str, value: object) -> str | float:
     """A member, or an item of a list, if it is of its type. Browsers wrap whole numbers that are too large."""
     within = _WITHIN.get(name, U32)
     rule = f"a whole number from {within[0]} to {within[-1]}"

@@ -113,7 +113,7 @@ def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:
     return tasks
 
 
-def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, name: str) -> Batch:
+def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: object, name: str) -> Batch:
     """What a result says of its nodes; an InputError says why it cannot be used."""
     if not isinstance(item, dict):
         raise InputError(f"is not a JSON object; got {brief(item)}")
@@ -155,7 +155,7 @@ def _vector(item: Mapping[str, object], size: int) -> list[int]:
     return sums
 
 
-def _numbers(given: Any, size: int) -> list[int]:
+def _numbers(given: object, size: int) -> list[int]:
     if not isinstance(given, list):
         raise InputError(f"has {brief(given)} where a list of whole numbers is needed")
     if len(given) != size:

@@ -58,7 +58,7 @@ def from_json(text: str | bytes) -> Report:
     return from_members(members)
 
 
-def from_members(members: Any) -> Report:
+def from_members(members: object) -> Report:
     """The report with these members, as JSON has them; whatever is wrong with them is a Fault."""
     if not isinstance(members, dict):
         raise Fault(f"a report is an object; got {type(members).__name__}")
