@@ -34,7 +34,7 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return f"[{'|'.join(self.registry())}]"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         return click.Choice(list(self.registry())).convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -118,7 +118,7 @@ def threads(command: Callable[..., object]) -> Callable[..., Any]:
     about = "Threads of DuckDB and of the compiled passes.  [default: all cores]"
 
     @wraps(command)
-    def limited(*, threads: int | None, **params: object) -> Any:
+    def limited(*, threads: int | None, **params: object) -> object:
         with limit_threads(threads):
             return command(threads=threads, **params)
 

@@ -198,7 +198,7 @@ def with_summary(command: click.Command) -> click.Command:
     assert callback is not None
 
     @wraps(callback)
-    def with_file(*, summary: str | None, **params: object) -> Any:
+    def with_file(*, summary: str | None, **params: object) -> object:
         if summary is None and not _as_lines.get():
             return callback(**params)
         with _collected(command.name or "", summary or "", params) as given:
@@ -242,7 +242,7 @@ def _check(path: str, params: Mapping[str, Any]) -> None:
                 raise InputError(f"{path} is another file of this command; choose another place with --summary")
 
 
-def as_json(value: object) -> Any:
+def as_json(value: object) -> object:
     """A value as JSON can hold it: arrays are lists, nan is null, and infinite numbers are the texts inf and -inf."""
     value = _of_basic_types(value)
     if isinstance(value, Mapping):
@@ -254,7 +254,7 @@ def as_json(value: object) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _of_basic_types(value: object) -> Any:
+def _of_basic_types(value: object) -> object:
     """The numbers, texts, lists and mappings that a value is made of; a figure is its number."""
     if hasattr(value, "_asdict"):
         return value._asdict()

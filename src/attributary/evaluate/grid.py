@@ -221,7 +221,7 @@ def _numbers(name: str, values: Collection[float]) -> tuple[float, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _tables(rows: list[Record], tasks: list[GridTask]) -> tuple[Any, Any]:
+def _tables(rows: list[Record], tasks: list[GridTask]) -> tuple[object, object]:
     """The rows by dataset, tree, noise, τ, ε, measure, limits and method, as they were asked for; and their draws."""
     import pyarrow as pa
 

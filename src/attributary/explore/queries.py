@@ -126,7 +126,7 @@ class Queries:
         names = ", ".join([*self.names[:-1], ERROR])
         return self.cursor.execute(f"SELECT {names} FROM {self.store.view} WHERE {condition}", [self.tau, *values])
 
-    def _condition(self, view: View) -> tuple[str, list[Any]]:
+    def _condition(self, view: View) -> tuple[str, list[object]]:
         """The rows that a view asks for, and the values in that."""
         if not view.flat:
             return "parent = ?", [-1 if view.node is None else view.node]

@@ -207,7 +207,7 @@ async def _queried(session: Session, ask: Callable[[Queries, Any], object], requ
     return JSONResponse(answer)
 
 
-def _answer(queries: Queries, ask: Callable[[], object]) -> Any:
+def _answer(queries: Queries, ask: Callable[[], object]) -> object:
     try:
         return ask()
     finally:

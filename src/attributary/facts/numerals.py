@@ -134,7 +134,7 @@ def number(x: float) -> str:
     return f"{x:.4g}".replace("-", MINUS)
 
 
-def json_number(x: object) -> Any:
+def json_number(x: object) -> object:
     """A number that JSON knows; nan is nothing, and ∞ is a word."""
     return x if not isinstance(x, float) or isfinite(x) else None if isnan(x) else str(float(x))
 

@@ -152,7 +152,7 @@ class RunTask:
             tables[name] = pa.table(columns).replace_schema_metadata(told.schema.metadata)
         return tables
 
-    def work(self, name: str, schema: Any) -> Callable[[Any], Any]:
+    def work(self, name: str, schema: Any) -> Callable[[object], object]:
         """What makes one of these tables of a part's groups of rows."""
 
         def made(rows: Arrow) -> Arrow:

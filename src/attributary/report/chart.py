@@ -146,7 +146,7 @@ def drawable(value: object) -> Any:
     return _drawable(value)
 
 
-def _drawable(value: object) -> Any:
+def _drawable(value: object) -> object:
     if isinstance(value, str):
         return UNSEEN.sub("\ufffd", value)
     if isinstance(value, dict):

@@ -53,7 +53,7 @@ class AskedBreakdown(Section):
         return self.name or BETWEEN.join(self.attributes)
 
 
-def in_order_of_one(given: Any) -> Any:
+def in_order_of_one(given: Any) -> object:
     """The keys of a spec; those of one with a single breakdown as if its attributes stood in that order."""
     listed = given.get("breakdown") if isinstance(given, dict) else None
     if not isinstance(listed, list | tuple) or len(listed) != 1 or not isinstance(given.get("attribute"), list | tuple):
@@ -123,7 +123,7 @@ def wrong_breakdowns(given: Mapping[str, object], attributes: list[Record], term
         yield Mistake(key.split()[0] if " " not in key else "measure", rule)
 
 
-def _name_of(attribute: object) -> Any:
+def _name_of(attribute: object) -> object:
     return attribute.get("name") if isinstance(attribute, dict) else getattr(attribute, "name", None)
 
 
@@ -132,7 +132,7 @@ def _attributes_of(breakdown: object) -> tuple[object, ...]:
     return tuple(names) if isinstance(names, list | tuple) else ()
 
 
-def _weight(breakdown: object) -> Any:
+def _weight(breakdown: object) -> object:
     return breakdown.get("weight", 1.0) if isinstance(breakdown, dict) else getattr(breakdown, "weight", 1.0)
 
 

@@ -37,7 +37,7 @@ def queried(table: Arrow, known: list[str], domains: dict[str, tuple[str, ...]],
     return Tree(parent.astype(np.int32), layout.first, layout.offsets, None, (*known, *domains), tuple(labels), total)
 
 
-def _known(table: Arrow, known: list[str]) -> tuple[list[NDArray[np.int64]], list[Any]]:
+def _known(table: Arrow, known: list[str]) -> tuple[list[NDArray[np.int64]], list[object]]:
     """The parents of each level, counted within the level above, and its labels."""
     if table is None:
         raise InputError(f"the tree needs a table of the known attributes, {', '.join(known)}, as they occur; got none")

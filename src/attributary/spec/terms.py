@@ -147,7 +147,7 @@ def at_epsilon(given: Record, epsilon: float) -> Record:
     return {**kept, "api": terms.section.at(section, epsilon)}
 
 
-def at_settings(given: dict[str, Any], settings: Keys, granted: float | None) -> dict[str, Any]:
+def at_settings(given: dict[str, Any], settings: Keys, granted: float | None) -> dict[str, object]:
     """A spec's keys under other settings of its API, from which ε, L1 and noise follow anew; or under another API.
 
     That has `granted` as its ε: what the first grants the unit that it protects.

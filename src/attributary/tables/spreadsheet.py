@@ -156,7 +156,7 @@ def write_spreadsheet(table: Arrow, file: BinaryIO, labels: list[str]) -> None:
             out.writestr(info, MADE.sub(rb"\g<1>" + NEVER.encode(), parts.read(part)))
 
 
-def _written(value: object, numbers: bool, text: Callable[[str], object]) -> Any:
+def _written(value: object, numbers: bool, text: Callable[[str], object]) -> object:
     if isinstance(value, str):
         is_number = numbers and NUMBER.fullmatch(value)
         return (float(value) if "." in value else int(value)) if is_number else text(value)

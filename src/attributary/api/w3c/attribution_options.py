@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from operator import methodcaller
-from typing import Any, Self
+from typing import Self
 
 from attributary.api.sites import is_local, parse_host, registrable_domain
 from attributary.errors import InputError, brief, shortened
@@ -66,7 +66,7 @@ class PageOptions:
         usual = {each.name: each.default for each in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in self._members() if value != usual[name]}
 
-    def _members(self) -> list[tuple[str, Any]]:
+    def _members(self) -> list[tuple[str, object]]:
         return [(each.name, getattr(self, each.name)) for each in fields(self)]  # type: ignore[arg-type]
 
 

@@ -189,7 +189,7 @@ def _finished(frame: "DataFrame", task: ClusterTask) -> "StructType":
     return _struct([*kept, *_added(task)])
 
 
-def _added(task: ClusterTask) -> list[tuple[str, Any]]:
+def _added(task: ClusterTask) -> list[tuple[str, object]]:
     return [(name, "long" if task.whole and i == 0 else "double") for i, name in enumerate(task.added)]
 
 

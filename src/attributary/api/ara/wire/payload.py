@@ -119,7 +119,7 @@ SIMPLE = {20: False, 21: True, 22: None, 23: None}
 FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 
 
-def read_cbor(data: bytes) -> Any:
+def read_cbor(data: bytes) -> object:
     """The value that some bytes stand for, all of them; a ValueError if they stand for none."""
     try:
         value, at = _item(data, 0, DEEPEST)
