@@ -63,7 +63,7 @@ class Denoised(NamedTuple):
 class DenoisedTable:
     """A user's table with its estimates: in its kind, as a page, as a file, and what changed between its periods."""
 
-    given: Any  # the user's table, in its kind
+    given: Frame  # the user's table, in its kind
     layout: Layout
     estimates: dict[str, Estimate]  # by figure, or `count` where there is one
     notes: list[str]

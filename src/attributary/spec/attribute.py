@@ -217,7 +217,7 @@ def _wrong_calendar(given: Record) -> Iterator[Mistake]:
 def _wrong_domain(given: Record) -> Iterator[Mistake]:
     domain, ends = given.get("domain"), given.get("range")
     if isinstance(domain, list | tuple):
-        seen: set[Any] = set()
+        seen: set[object] = set()
         for value in domain:
             with suppress(ValueError, TypeError):  # another mistake, reported as such
                 label = _label(value)

@@ -172,7 +172,7 @@ def called(name: str) -> str:
 
 
 def wrong_measures(
-    measures: object, names: list[Any], taken: set[str], values: bool, limited: bool
+    measures: object, names: list[object], taken: set[str], values: bool, limited: bool
 ) -> Iterator[Mistake]:
     """What is wrong between measures, and between them and the rest of a spec."""
     listed = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []

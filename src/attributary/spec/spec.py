@@ -511,7 +511,7 @@ def _fields(attribute: object) -> Record:
     return attribute if isinstance(attribute, dict) else {}
 
 
-def _wrong_split(split_by: object, names: list[Any]) -> Iterator[Mistake]:
+def _wrong_split(split_by: object, names: list[object]) -> Iterator[Mistake]:
     if not isinstance(split_by, str) or not names or split_by == names[0]:
         return
     remedy = "or leave split_by out for one split"
