@@ -257,7 +257,7 @@ def _measured(spec: Spec, table: Arrow, groups: "ConversionGroups") -> Arrow:
     """The table of leaves with all measures; where the plan chooses a limit, one row per leaf, rank and value bin."""
     import pyarrow as pa
 
-    if not plan_chooses_limits(spec):
+    if spec.conversions_per_impression != AUTO and all(measure.limit is not None for measure in spec.values):
         made = limited_sums(spec, groups, table.num_rows)
         for name, column in made.items():
             place = table.column_names.index(name) if name in table.column_names else table.num_columns
@@ -285,12 +285,12 @@ def _table(
 
     columns, below = {}, prod(sizes)
     for attribute, (labels, code) in zip(spec.known, known, strict=True):
-        columns[attribute.name] = _coded(np.repeat(code[first], below), labels)
+        columns[attribute.name] = LabelCodes(labels, np.repeat(code[first], below)).coded
     times = len(first)
     for attribute, size in zip(spec.unknown, sizes, strict=True):
         below //= size
         places = np.tile(np.repeat(np.arange(size), below), times)
-        columns[attribute.name] = _coded(places, pa.array(attribute.labels, pa.string()))
+        columns[attribute.name] = LabelCodes(pa.array(attribute.labels, pa.string()), places).coded
         times *= size
     per_path = prod(sizes)
     mask = np.ones(len(conversions), bool)
@@ -298,12 +298,6 @@ def _table(
     columns["impressions"] = pa.array(np.repeat(impressions, per_path), mask=mask)
     columns["conversions"] = pa.array(conversions)
     return pa.table(columns)
-
-
-def _coded(code: Ints, labels: Cells) -> Cells:
-    import pyarrow as pa
-
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
 
 
 # Values are whole millionths. A bin of values is there to tell what clipping does: all values in it are clipped, or
@@ -393,11 +387,6 @@ def conversion_groups(spec: Spec, table: Arrow, leaf: Ints, number: Ints) -> Con
 
     rank = column("rank", 1) if "rank" in table.column_names else np.ones(len(leaf), np.int64)
     return ConversionGroups(leaf, rank, number, of_values("bin", ABSENT), of_values("sum", 0))
-
-
-def plan_chooses_limits(spec: Spec) -> bool:
-    """Whether the plan is to choose a limit, so that conversions are counted by rank and bin."""
-    return spec.conversions_per_impression == AUTO or any(measure.limit is None for measure in spec.values)
 
 
 def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> Record:
