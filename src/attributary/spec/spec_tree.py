@@ -1,7 +1,5 @@
 """spec_tree: the tree that is queried, from the paths that occur and the domains of what is unknown."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
