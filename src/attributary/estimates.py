@@ -29,9 +29,9 @@ from attributary.denoising.joint import joint_excess
 from attributary.denoising.quantile import level_of, quantile
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
-from attributary.tables.as_written import BESIDE
+from attributary.tables.as_written import BELOW, BESIDE, LEVELS, MEASURE, MEASURED, NEEDED
 from attributary.tables.table_columns import NAME as NOT_PRIVATE
-from attributary.tables.table_columns import SEEDED, arrow_table, mark, with_figures
+from attributary.tables.table_columns import SEEDED, arrow_table, mark, stacked, with_figures
 from attributary.tree import Tree
 from attributary.types import Arrow, Bools, Floats, Frame, Record
 
@@ -78,10 +78,7 @@ FIGURES = tuple(column.name for column in COLUMNS if not column.key)
 EXTRAS = {column.name: column for column in COLUMNS if column.key}  # that only estimates with a prior have
 OPTIONAL = (*FIGURES, *EXTRAS)
 FROM_PRIOR, ZERO = EXTRAS
-MEASURED, NEEDED = FIGURES[:2], FIGURES[2:6]
 ADDED = FIGURES[2:]  # beside figures that a user's table has already
-LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what is between their names
-MEASURE = "measure"  # the column that tells measures apart
 ANYTHING = ("count", "counts", "n", "num", "cnt", "dp_count", "total", "total_count")  # names that say little
 RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
 LARGEST = "largest"  # in the metadata: the most that one conversion adds, by measure
@@ -385,16 +382,12 @@ def with_roles(
 
 def by_measure(tables: dict[str, Arrow]) -> Arrow:
     """The tables of several measures one below the other, with a column that tells them apart; one as it is."""
-    import pyarrow as pa
+    return next(iter(tables.values())) if len(tables) == 1 else labelled(tables)
 
-    if len(tables) == 1:
-        return next(iter(tables.values()))
-    labelled = []
-    for name, table in tables.items():
-        names = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([name]))
-        labelled.append(table.add_column(0, MEASURE, names))
-    # Whole counts stand in one column with values, which are not whole.
-    return pa.concat_tables(labelled, promote_options="permissive").unify_dictionaries()
+
+def labelled(tables: dict[str, Arrow]) -> Arrow:
+    """The same tables with that column, also where there is one alone."""
+    return stacked(tables, MEASURE, next(iter(tables.values())).column_names[:1])
 
 
 def with_impressions(table: Arrow, impressions: Floats) -> Arrow:

@@ -114,13 +114,18 @@ def _per_node(
     metric: Metric = weights,
 ) -> tuple[Floats, Floats]:
     error = np.broadcast_to(nodes(count, variance, tau, metric), len(tree))
-    weight = np.ones(len(tree)) if weights is None else np.asarray(weights, np.float64)
+    return error, checked_weights(tree, np.ones(len(tree)) if weights is None else weights)
+
+
+def checked_weights(tree: Tree, weights: ArrayLike) -> Floats:
+    """Weights of the nodes as numbers; whatever makes no sense is refused."""
+    weight: Floats = np.asarray(weights, np.float64)
     if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
         raise ValueError(
             f"weights are one number, 0 or more, for each of the {len(tree)} nodes, and not all 0; "
             f"got {weight.size} numbers that sum to {weight.sum()}"
         )
-    return error, weight
+    return weight
 
 
 def _means(squared: Floats, weight: Floats, group: NDArray[np.integer], groups: int) -> Floats:

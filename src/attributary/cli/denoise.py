@@ -8,19 +8,7 @@ from typing import Any, get_args
 
 import click
 
-from attributary.cli.options import (
-    amount_options,
-    chosen_estimator,
-    estimator_options,
-    file_output,
-    flag,
-    form_options,
-    format_option,
-    option,
-    prior_options,
-    quiet,
-    threads,
-)
+from attributary.cli import options
 from attributary.cli.printing import place_of, say, stages, warn_first
 from attributary.cli.reading import answered, refuse_inputs
 from attributary.errors import InputError
@@ -72,24 +60,24 @@ from_prior, the weight of the prior. More: docs/table.md, docs/prior.md, docs/po
 
 @click.command(help=ABOUT, short_help="Turn noisy figures of any tree into the best figures that add up.")
 @click.argument("files", nargs=-1, metavar="[PLAN SUMMARY...]...")
-@option(
+@options.option(
     "--tree FILE",
     "With a summary report: the nodes that were queried; of several reports one for all, or one for each.",
     multiple=True,
 )
-@option("--table FILE", "CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input.", "path")
-@option("--levels A,B,C", "Columns that name a node, top to bottom.  [default: recognised]")
-@amount_options
-@option("--noise MODEL", "Noise model with its parameters, as in laplace:scale=3.")
-@flag("--fill", "Add rows for nodes without one, as not measured.")
-@prior_options
-@estimator_options
-@form_options
-@file_output(about="Where to write; - is standard output, as CSV.")
-@format_option(FORMATS)
-@option("--prefix", "Prefix of the names of the added columns.", default="")
-@threads
-@quiet()
+@options.option("--table FILE", "CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input.", "path")
+@options.option("--levels A,B,C", "Columns that name a node, top to bottom.  [default: recognised]")
+@options.amount_options
+@options.option("--noise MODEL", "Noise model with its parameters, as in laplace:scale=3.")
+@options.flag("--fill", "Add rows for nodes without one, as not measured.")
+@options.prior_options
+@options.estimator_options
+@options.form_options
+@options.file_output(about="Where to write; - is standard output, as CSV.")
+@options.format_option(FORMATS)
+@options.option("--prefix", "Prefix of the names of the added columns.", default="")
+@options.threads
+@options.quiet()
 def denoise(
     *,
     files: tuple[str, ...],
@@ -117,7 +105,7 @@ def denoise(
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
 
-    chosen = chosen_estimator(estimator, joint, whole, prior)
+    chosen = options.chosen_estimator(estimator, joint, whole, prior)
     how: Record = {
         "estimator": chosen,
         "prior": prior,

@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import (
-    choice,
-    chosen_estimator,
-    engine_options,
-    estimator_options,
-    flag,
-    method_option,
-    noise_seed,
-    option,
-    period_options,
-    prior_options,
-    quiet,
-)
+from attributary.cli import options
 from attributary.cli.printing import Out, muted, print_table, reading_bar, say, stages, warn_first
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
@@ -69,18 +57,18 @@ More: docs/index.md, docs/prior.md, docs/cluster.md
 
 @click.command(help=ABOUT, short_help="End to end, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
-@period_options
-@option("--prior-until TIME", "Impressions before this time make the prior, later ones the counts.")
-@prior_options
-@option("--plan PLAN", "Simulate this plan, as `attributary plan` wrote it.")
-@method_option()
-@estimator_options
-@noise_seed
-@flag("--again", "Replace an earlier run: a second release, 2ε in all.")
-@engine_options
-@option("-o --output DIR", "The folder to write to.", default="run")
-@choice("--format", FORMATS, "Format of the tables.", "parquet", "format_")
-@quiet()
+@options.period_options
+@options.option("--prior-until TIME", "Impressions before this time make the prior, later ones the counts.")
+@options.prior_options
+@options.option("--plan PLAN", "Simulate this plan, as `attributary plan` wrote it.")
+@options.method_option()
+@options.estimator_options
+@options.noise_seed
+@options.flag("--again", "Replace an earlier run: a second release, 2ε in all.")
+@options.engine_options
+@options.option("-o --output DIR", "The folder to write to.", default="run")
+@options.choice("--format", FORMATS, "Format of the tables.", "parquet", "format_")
+@options.quiet()
 def run(
     *,
     spec: str,
@@ -98,6 +86,7 @@ def run(
 ) -> None:
     from attributary.cli.print_results import print_counts, print_estimates, print_joint_plan, print_plan
     from attributary.facts.losses import NOT_PROTECTED, loss_table
+    from attributary.facts.plan import batch_lines
     from attributary.logs.count import make_engine
     from attributary.logs.log_files import rows_in_logs
     from attributary.pipeline.run import FILES, check_earlier
@@ -110,7 +99,7 @@ def run(
     plan, given = how["plan"], click.get_current_context().get_parameter_source("method")
     if plan and given != click.core.ParameterSource.DEFAULT:
         raise InputError(f"--plan {plan} has its split already; got --method {how['method']}: leave one of them out")
-    chosen = chosen_estimator(estimator, joint, whole)
+    chosen = options.chosen_estimator(estimator, joint, whole)
     asks, folder = Spec.load(spec), os.path.dirname(spec)
     check_folder(output)
     refuse_inputs([os.path.join(output, name) for name in FILES], [spec, prior, plan, *log_paths(asks, folder)])
@@ -121,8 +110,8 @@ def run(
         check_earlier(output, FILES, again or seed is not None)
         bar = open_.enter_context(reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)))
         stage = open_.enter_context(stages(not quiet))
-        options = {name: how.pop(name) for name in ("memory", "temp", "threads", "master", "conf")}
-        running = open_.enter_context(make_engine(engine, bar, **options))
+        of_engine = {name: how.pop(name) for name in ("memory", "temp", "threads", "master", "conf")}
+        running = open_.enter_context(make_engine(engine, bar, **of_engine))
         how |= {"prior": prior, "estimator": chosen, "engine": running, "stage": stage}
         if engine == "spark":
             spark = run_spark(asks, folder, **how, seed=seed)
@@ -158,7 +147,12 @@ def run(
         table = loss_table(losses)
         say(f"\n{table.caption}: {NOT_PROTECTED}")
         print_table(Out(), [table.heads, *table.rows])
+        if any(loss.moved for loss in losses):
+            say("moved: levels count different conversions, which the check of the noise takes for noise")
         fact(losses=[loss._asdict() for loss in losses])
+    first = done.breakdowns[0]
+    for few in batch_lines(first.plan, first.tree, next(iter(first.truth.values())), "in these logs"):
+        say(f"{few.subject}: {few.text}")
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     _print_errors(done.errors)
     for line in _notes(done, done.tables, output, not words):

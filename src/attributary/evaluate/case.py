@@ -8,18 +8,19 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from attributary.budget import Split
+from attributary.budget import METHODS, Split
 from attributary.errors import InputError
 from attributary.evaluate.methods import Method
 from attributary.noise import page_of
-from attributary.plan.contributions import contributions
 from attributary.plan.limits import ChosenLimits
 from attributary.plan.make import WITH_LIMITS, Division
 from attributary.plan.problem import Problem, Shares, in_parts, shares, under
+from attributary.plan.proposals import Wishes
 from attributary.prior import Prior
 from attributary.prior.earlier import CLOSE, Profile
 from attributary.prior.learn import label_codes
 from attributary.spec import Measure, Spec
+from attributary.spec.measure import EQUAL
 from attributary.tree import Tree
 from attributary.types import Floats, Ints, Record, Values
 
@@ -291,9 +292,10 @@ def under_limits(case: Case, by_level: list[Shares], method: Method) -> list[One
     assert limits is not None and measured is not None and earlier is not None
     asked, ones, page = problems(case), [], page_of(case.noise)
     hand = Division(asked, limits.of(spec, earlier), in_parts(asked, by_level)) if limits.by_hand else None
-    divided = hand or _divided(asked, method, by_level)
-    whole, most = contributions(asked, divided.split, divided.limits.most), divided.most_of_heads
-    for q, row, clip in zip(asked, whole, divided.limits.clips, strict=True):
+    wishes = Wishes(method.split.name if method.split.name in METHODS else EQUAL)  # which nobody improves
+    divided = (hand or _divided(asked, method, by_level)).fitted(wishes)
+    spec, most = divided.problems[0].spec, divided.most_of_heads
+    for q, row, clip in zip(divided.problems, divided.rounded(wishes), divided.limits.clips, strict=True):
         contribution = row.of_nodes(tree).astype(np.float64)
         alone = Case(
             case.dataset,

@@ -264,7 +264,7 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
     one, alone = ones[0], ones[0].case
     pooling = Pooling.of(alone.tree, alone.truth, one.tau, task.pool, case.spec.weigh)
     background = Background(alone.prior, one.tau, one.worth)
-    noises = [SimulatedNoise(case.noise, at.epsilon, case.spec.l1, at.share, case.spec.delta or 0.0) for at in ones]
+    noises = [SimulatedNoise(case.noise, at.epsilon, at.case.spec.l1, at.share, case.spec.delta or 0.0) for at in ones]
     rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling, background)]
     methods = [method for method in task.methods if method.name != ZEROS]
     if task.draws and methods:

@@ -27,7 +27,7 @@ from attributary.logs.log_columns import (
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
-from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
+from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked, with_cells
 from attributary.types import Arrow, Bools, Cells, Ints, Record
 
 LARGEST = 2**31  # leaves
@@ -213,12 +213,11 @@ def reported_leaves(spec: Spec, logs: Logs, devices: Devices, reported: Reported
     import pyarrow.compute as pc
 
     counts = leaves(spec, logs, reported.groups, period)
-    table, place = counts.table, counts.table.column_names.index("conversions")
-    here = table.column(f"{AT}{spec.paid}")
+    table, here = counts.table, counts.table.column(f"{AT}{spec.paid}")
     table = table.append_column(f"conversions{BEYOND}", pc.subtract(table.column("conversions"), here))
     return replace(
         counts,
-        table=table.set_column(place, "conversions", here),
+        table=with_cells(table, "conversions", here),
         conversions=int(pc.sum(here).as_py() or 0),
         devices=devices,
         reported=reported,
@@ -257,24 +256,17 @@ def _measured(spec: Spec, table: Arrow, groups: "ConversionGroups") -> Arrow:
     """The table of leaves with all measures; where the plan chooses a limit, one row per leaf, rank and value bin."""
     import pyarrow as pa
 
-    if not plan_chooses_limits(spec):
-        made = limited_sums(spec, groups, table.num_rows)
-        for name, column in made.items():
-            place = table.column_names.index(name) if name in table.column_names else table.num_columns
-            put = table.set_column if name in table.column_names else table.add_column
-            table = put(place, name, pa.array(column))
-        return table
+    if spec.conversions_per_impression != AUTO and all(measure.limit is not None for measure in spec.values):
+        sums = limited_sums(spec, groups, table.num_rows)
+        return pa.table(dict(zip(table.column_names, table.columns, strict=True)) | sums)
     leaf, made = rows_by_bin(spec, groups, table.num_rows)
     first = np.ones(len(leaf), bool)
     first[1:] = leaf[1:] != leaf[:-1]
     taken = table.take(pa.array(leaf)).drop_columns(["conversions"])
     seen = taken.column("impressions").to_numpy(zero_copy_only=False)  # on the first row of the first leaf
     mask = ~first | taken.column("impressions").is_null().to_numpy(zero_copy_only=False)
-    place = taken.column_names.index("impressions")
-    taken = taken.set_column(place, "impressions", pa.array(np.nan_to_num(seen).astype(np.int64), mask=mask))
-    for name, column in made.items():
-        taken = taken.append_column(name, column)
-    return taken
+    seen = pa.array(np.nan_to_num(seen).astype(np.int64), mask=mask)
+    return pa.table(dict(zip(taken.column_names, taken.columns, strict=True)) | {"impressions": seen} | made)
 
 
 def _table(
@@ -285,12 +277,12 @@ def _table(
 
     columns, below = {}, prod(sizes)
     for attribute, (labels, code) in zip(spec.known, known, strict=True):
-        columns[attribute.name] = _coded(np.repeat(code[first], below), labels)
+        columns[attribute.name] = LabelCodes(labels, np.repeat(code[first], below)).coded
     times = len(first)
     for attribute, size in zip(spec.unknown, sizes, strict=True):
         below //= size
         places = np.tile(np.repeat(np.arange(size), below), times)
-        columns[attribute.name] = _coded(places, pa.array(attribute.labels, pa.string()))
+        columns[attribute.name] = LabelCodes(pa.array(attribute.labels, pa.string()), places).coded
         times *= size
     per_path = prod(sizes)
     mask = np.ones(len(conversions), bool)
@@ -298,12 +290,6 @@ def _table(
     columns["impressions"] = pa.array(np.repeat(impressions, per_path), mask=mask)
     columns["conversions"] = pa.array(conversions)
     return pa.table(columns)
-
-
-def _coded(code: Ints, labels: Cells) -> Cells:
-    import pyarrow as pa
-
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
 
 
 # Values are whole millionths. A bin of values is there to tell what clipping does: all values in it are clipped, or
@@ -393,11 +379,6 @@ def conversion_groups(spec: Spec, table: Arrow, leaf: Ints, number: Ints) -> Con
 
     rank = column("rank", 1) if "rank" in table.column_names else np.ones(len(leaf), np.int64)
     return ConversionGroups(leaf, rank, number, of_values("bin", ABSENT), of_values("sum", 0))
-
-
-def plan_chooses_limits(spec: Spec) -> bool:
-    """Whether the plan is to choose a limit, so that conversions are counted by rank and bin."""
-    return spec.conversions_per_impression == AUTO or any(measure.limit is None for measure in spec.values)
 
 
 def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> Record:

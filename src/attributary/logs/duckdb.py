@@ -97,7 +97,7 @@ class DuckDB:
         return '"' + name.replace('"', '""') + '"'
 
     def text(self, value: str) -> str:
-        return _literal(value)
+        return literal(value)
 
     def micros(self, value: str, kind: Kind) -> str:
         return f"EPOCH_US({value})"
@@ -116,7 +116,7 @@ class DuckDB:
         """
         table = f"kept.{name}"
         if not self._keeps:
-            self._connection.execute(f"ATTACH {_literal(os.path.join(self._spill.name, 'kept'))} AS kept")
+            self._connection.execute(f"ATTACH {literal(os.path.join(self._spill.name, 'kept'))} AS kept")
             self._keeps = True
         if given is not None:
             self._connection.register("given", given)
@@ -166,7 +166,7 @@ class DuckDB:
         if value is None:
             return
         try:
-            self._connection.execute(f"SET {name} = {_literal(value)}")
+            self._connection.execute(f"SET {name} = {literal(value)}")
         except duckdb.Error as error:
             reason = str(error).splitlines()[0].split("Error: ")[-1]
             raise InputError(f"DuckDB does not accept {value!r} as {name}: {reason}") from None
@@ -219,7 +219,7 @@ def _kind(words: str) -> Kind:
 
 def _rows(files: Files) -> str:
     """What stands after FROM. Cells of text stay text, so that a label such as 007 keeps its zeros."""
-    paths = _literal([path if "://" in path else escape(path) for path in files.paths])
+    paths = literal([path if "://" in path else escape(path) for path in files.paths])
     options: Record = {"hive_partitioning": files.partitioned}  # columns that folders are named after, as text
     options |= {"hive_types_autocast": False} if files.partitioned else {}
     if files.format == "parquet":
@@ -234,16 +234,17 @@ def _rows(files: Files) -> str:
 
 
 def _options(options: Record) -> str:
-    return ", ".join(f"{name} = {_literal(value)}" for name, value in options.items())
+    return ", ".join(f"{name} = {literal(value)}" for name, value in options.items())
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """A value as SQL has it."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_literal, value)) + "]"
+        return "[" + ", ".join(map(literal, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_literal(key)}: {_literal(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{literal(key)}: {literal(inner)}" for key, inner in value.items()) + "}"
     return str(value)
 
 

@@ -17,7 +17,14 @@ from attributary.noise.discrete_laplace import (
     sample_dlap,
     sample_each,
 )
-from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NoiseShape, dlap_variances, twice_log_likelihood
+from attributary.noise.shapes import (
+    DISCRETE_LAPLACE,
+    LAPLACE,
+    NoiseShape,
+    dlap_variances,
+    surpassed,
+    twice_log_likelihood,
+)
 from attributary.types import Floats, Ints
 
 
@@ -129,9 +136,6 @@ class NoiseModel(ABC):
         return np.where(budget > 0, (below + self.sample(budget, rng)) / steps, 0.0)
 
 
-STEPS = 12  # of Newton's method: from above it needs fewer
-
-
 class OfDiscreteLaplace(NoiseModel):
     """Noise that is a draw of discrete Laplace noise, or the sum of two."""
 
@@ -152,15 +156,9 @@ class OfDiscreteLaplace(NoiseModel):
         rate = self._rates(budget)
         if self.draws == 1:
             return np.floor(plus / rate) - np.floor(minus / rate)
-        fall = -np.expm1(-rate)
-
-        def several(surprise: Floats) -> Floats:
-            k = (2 * surprise + 2) / rate
-            for _ in range(STEPS):
-                k -= (rate * k - np.log1p(k * fall) - surprise) / (rate - fall / (1 + k * fall))
-            return np.floor(np.maximum(k, 0.0))
-
-        return several(plus) - several(minus)
+        above, below = (np.maximum(surpassed(each, rate, -np.expm1(-rate)), 0.0) for each in (plus, minus))
+        drawn: Floats = np.floor(above) - np.floor(below)
+        return drawn
 
 
 # OnSums, "api": the noise of a summary report. DLap(ε/L1) is added to sums of contributions.
@@ -201,11 +199,8 @@ class OnSums(OfDiscreteLaplace):
         return self.factor * (self.epsilon / self.l1) ** 2
 
     def variance(self, budget: Floats) -> Floats:
-        variance = np.full(budget.shape, np.inf)
-        some = budget > 0
-        with np.errstate(over="ignore"):  # a budget of next to nothing: inf, too
-            variance[some] = self._scale / budget[some] / budget[some]
-        return variance
+        with np.errstate(divide="ignore", over="ignore"):  # a budget of next to nothing: inf, too
+            return self._scale / budget / budget
 
     def precision(self, budget: Floats) -> Floats:
         return budget * (budget / self._scale)

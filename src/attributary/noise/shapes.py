@@ -60,16 +60,20 @@ def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
     return -0.5 * (np.square(noise) / var + np.log(2 * np.pi * var))
 
 
+STEPS = 12  # of Newton's method: from above it needs fewer
+
+
+def surpassed(surprise: Any, rate: Any, fall: Any) -> Any:
+    """k with exp(−rate·k)·(1 + fall·k) = exp(−surprise), the chance that a sum of two Laplace draws is beyond k."""
+    k = (2 * surprise + 2) / rate
+    for _ in range(STEPS):
+        k -= (rate * k - np.log1p(k * fall) - surprise) / (rate - fall / (1 + k * fall))
+    return k
+
+
 def _laplace_twice_beyond(chance: float) -> float:
-    """x in standard deviations with P(|X| > x) = (1 + t/2)·exp(−t) = chance, where t = 2x; by Newton's method."""
-    surprise = -log(chance)
-    t = 2 * surprise + 2
-    for _ in range(100):
-        step = (t - float(np.log1p(t / 2)) - surprise) / (1 - 1 / (2 + t))
-        t -= step
-        if abs(step) < 1e-14 * t:
-            break
-    return t / 2
+    """x in standard deviations with P(|X| > x) = (1 + t/2)·exp(−t) = chance, where t = 2x."""
+    return float(surpassed(-log(chance), 1.0, 0.5) / 2)
 
 
 def _dlap_twice_beyond(variance: Floats, chance: float) -> Floats:

@@ -22,7 +22,7 @@ import numpy as np
 from attributary import rmsre
 from attributary.arrow import pa, pc
 from attributary.budget import METHODS
-from attributary.estimates import MEASURE, USUAL
+from attributary.estimates import USUAL
 from attributary.estimators import Estimator
 from attributary.kernel import usable_threads
 from attributary.logs.count import Question, make_engine
@@ -40,6 +40,7 @@ from attributary.plan.joint import JointPlan
 from attributary.prior import Prior, none
 from attributary.spec import Spec
 from attributary.tables import write_table
+from attributary.tables.as_written import MEASURE
 from attributary.tables.table_writer import table_parts
 from attributary.tree import Tree
 from attributary.whole_files import save, whole_folder

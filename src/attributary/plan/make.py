@@ -171,12 +171,17 @@ class Division(NamedTuple):
         spec = proposals.fitted(q, self.split[0], wishes)
         return self if spec is q.spec else self._replace(problems=[replace(q, spec=spec)])
 
-    def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
-        """What comes of it; the API may `improve` shares that need not keep to bounds."""
+    def rounded(self, wishes: Wishes, improve: bool = True) -> list[Shares]:
+        """Whole contributions; the API may `improve` shares that need not keep to bounds."""
         made = contributions(self.problems, self.split, self.limits.most, wishes.rounding, wishes.keep)
         proposals = proposals_of(self.problems[0].spec)
         if proposals is not None and improve:
             made = [proposals.improved(self.problems[0], made[0], wishes)]
+        return made
+
+    def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
+        """What comes of it: whole contributions, and the errors to expect."""
+        made = self.rounded(wishes, improve)
         unbiased, errors = wishes.learn == "split", list[budget.Expected]()
         for q, each, clip in zip(self.problems, made, self.limits.clips, strict=True):
             q = replace(q, expects=None) if unbiased else q

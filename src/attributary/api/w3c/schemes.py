@@ -100,6 +100,10 @@ class W3cSection(ApiSection):
         return self.site_epsilon
 
     @property
+    def least_batch(self) -> int:
+        return self.minimum_batch
+
+    @property
     def told_apart_by(self) -> tuple[str | None, str | None]:
         return self.scheme, self.site
 

@@ -304,18 +304,14 @@ def tree_keys(layout: KeyLayout, tree: Tree, measure: int = 0) -> Keys:
     if tree.level_names != layout.levels:
         raise ValueError(f"the keys' levels are {', '.join(layout.levels)}; the tree has {', '.join(tree.level_names)}")
     pieces = [_pieces(field, labels) for field, labels in zip(layout.fields, tree.labels, strict=True)]
-    keys = np.empty((len(tree), 2), np.uint64)
-    for half in (0, 1):  # each for itself, as long rows of numbers go faster than pairs
-        made = np.zeros(1, np.uint64)
-        for i in range(tree.depth):
-            level = tree.slice(i)
-            above = tree.slice(i - 1).start if i else -1
-            made = made[tree.family[level] - above]
-            if i >= layout.total:
-                j = i - layout.total
-                made |= pieces[j][:, half][tree.labels[j].indices.to_numpy()]
-            tag = layout.mark | layout.tag(i, measure)
-            keys[level, half] = made | np.uint64((tag >> 64, tag & (1 << 64) - 1)[half])
+    keys, made = np.empty((len(tree), 2), np.uint64), np.zeros((1, 2), np.uint64)
+    for i in range(tree.depth):
+        level, above = tree.slice(i), tree.slice(i - 1).start if i else -1
+        made = made[tree.family[level] - above]
+        if i >= layout.total:
+            made |= pieces[i - layout.total][tree.labels[i - layout.total].indices.to_numpy()]
+        tag = layout.mark | layout.tag(i, measure)
+        keys[level] = made | np.array([tag >> 64, tag & (1 << 64) - 1], np.uint64)
     return tree.from_level_order(keys)
 
 

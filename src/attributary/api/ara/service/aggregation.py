@@ -177,8 +177,6 @@ def _rate(plan: Plan | JointPlan | None, epsilon: float | None, l1: int | None) 
     if plan is None and (epsilon is None or l1 is None):
         raise InputError("`l1` is for reports without a plan, and goes with `epsilon`; give both, or a plan")
     ara = terms_of({"api": {"kind": "ara"}})
-    if plan is not None and plan.spec.noise != ara.noise:
-        raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ara.noise}"')
     used = plan.spec.epsilon if epsilon is None and plan is not None else epsilon or 0.0
     limit = plan.spec.l1 if l1 is None and plan is not None else l1 or 0
     if not 0 < used <= ara.largest_epsilon:
@@ -288,16 +286,14 @@ def add_up(
         keep = seen.add(part.report_ids)
         fresh = keep[part.columns.report]
         chosen = fresh & np.isin(part.columns.filtering_id, wanted)
-        everyone = slice(None) if chosen.all() else chosen  # most often; then nothing is copied
-        keys, value = part.columns.keys[everyone], part.columns.value[everyone]
+        keys, value = part.columns.keys[chosen], part.columns.value[chosen]
         everything += int(value.sum())
         if everything > MOST:  # more than any one sum, and the first that could go wrong
             raise ValueError(f"the values of a batch sum to {MOST} at most; split the batch")
         place = index.find(keys)
         inside = place >= 0
-        there = slice(None) if inside.all() else inside
-        np.add.at(total, place[there], value[there])
-        in_reports[place[there]] = True
+        np.add.at(total, place[inside], value[inside])
+        in_reports[place[inside]] = True
         if outside and not inside.all():
             beyond.append((keys[~inside], value[~inside]))
             if sum(len(values) for _, values in beyond[1:]) > len(beyond[0][1]):  # so that in all, it costs little
