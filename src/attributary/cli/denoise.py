@@ -113,7 +113,7 @@ def denoise(
     from attributary.cli.print_results import print_estimates, print_form
     from attributary.denoising.passes import passes_once
     from attributary.pipeline.breakdowns import JointDenoised
-    from attributary.pipeline.denoise_table import columns_of_figures, denoise_table
+    from attributary.pipeline.denoise_table import denoise_table
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
 
@@ -137,8 +137,7 @@ def denoise(
             how |= {"path": path, "stage": stage}
             with answered():
                 table = read_table(path, separator=of_table.pop("separator"), sheet=of_table.pop("sheet"))
-                figures = columns_of_figures(table, value)
-                denoised = denoise_table(table, _names(table, levels), figures, **how, **of_table)
+                denoised = denoise_table(table, _names(table, levels), value, **how, **of_table)
         stage("writing")
         made = denoised.written(written.format)
         write_table(made, output, format_)
