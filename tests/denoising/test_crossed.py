@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise
-from attributary.denoising.crossed import Breakdown, JointCounts, Meeting, crossed
+from attributary.denoising.crossed import JointCounts, crossed
+from attributary.denoising.meeting import Breakdown, Meeting, common_top
 from attributary.errors import InputError
 
 ATTRIBUTES = "wxyz"
@@ -22,14 +23,16 @@ QUESTIONS = [  # attributes from top to bottom, and whether a total stands above
 ]
 
 
-def drawn(seed: int, special: tuple[float, ...]) -> tuple[list[Breakdown], list[Meeting]]:
+def drawn(
+    seed: int, special: tuple[float, ...], questions: list[tuple[str, bool]] | None = None
+) -> tuple[list[Breakdown], list[Meeting]]:
     """Breakdowns of generated cells, of which some are missing, with noise of uneven variances."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 5), 2, rng.integers(1, 4), rng.integers(1, 4)
     cells = [cell for cell in np.ndindex(*sizes) if rng.random() >= 0.2] or [(0, 0, 0, 0)]
     truth = {cell: int(rng.poisson(rng.choice([0.3, 5, 200]))) for cell in cells}
     breakdowns, leaves = [], []
-    for names, total in QUESTIONS[seed % len(QUESTIONS)]:
+    for names, total in questions or QUESTIONS[seed % len(QUESTIONS)]:
         tree, paths = grown(rng, {tuple(c[ATTRIBUTES.index(a)] for a in names) for c in cells}, total)
         count = np.zeros(len(tree))
         for cell, n in truth.items():
@@ -60,6 +63,21 @@ def meeting(leaves: list[list[dict[str, int]]], one: int, other: int) -> Meeting
     values = [[tuple(leaf[name] for name in shared) for leaf in leaves[i]] for i in (one, other)]
     number = {value: i for i, value in enumerate(sorted({*values[0], *values[1]}))}
     return Meeting(one, other, *(np.array([number[value] for value in each]) for each in values))
+
+
+def above(breakdowns: list[Breakdown], meetings: list[Meeting], level: int) -> list[Meeting]:
+    """The same meetings, told of the nodes of a level that all trees have."""
+    made = []
+    for m in meetings:
+        sums = []
+        for i, of in ((m.one, m.of_one), (m.other, m.of_other)):
+            tree = breakdowns[i].tree
+            place = np.zeros(len(tree), np.int64)
+            place[tree.leaves] = of
+            nodes = np.arange(len(tree))[tree.slice(level)] if tree.order is None else tree.order[tree.slice(level)]
+            sums.append(tree.sum_up(place, np.maximum)[nodes])
+        made.append(Meeting(m.one, m.other, *sums, (level, level)))
+    return made
 
 
 def dense(breakdowns: list[Breakdown], meetings: list[Meeting]) -> list[JointCounts]:
@@ -99,9 +117,9 @@ def dense(breakdowns: list[Breakdown], meetings: list[Meeting]) -> list[JointCou
     ]
 
 
-def check(breakdowns: list[Breakdown], meetings: list[Meeting]) -> None:
+def check(breakdowns: list[Breakdown], meetings: list[Meeting], of_leaves: list[Meeting] | None = None) -> None:
     largest = max(float(b.variance[b.variance < np.inf].max(initial=0)) for b in breakdowns)
-    for ours, slow in zip(crossed(breakdowns, meetings), dense(breakdowns, meetings), strict=True):
+    for ours, slow in zip(crossed(breakdowns, meetings), dense(breakdowns, of_leaves or meetings), strict=True):
         assert (np.isinf(ours.variance) == np.isinf(slow.variance)).all()
         known = slow.variance < np.inf
         close = 1e-8 * slow.variance[known] + 1e-11 * largest
@@ -121,6 +139,29 @@ def test_it_is_dense_least_squares(seed: int, special: tuple[float, ...]) -> Non
 def test_it_is_dense_least_squares_on_500_pairs_and_triples() -> None:
     for seed in range(500):
         check(*drawn(seed, ((), (np.inf,), (0.0,), (0.0, np.inf))[seed // 6 % 4]))
+
+
+SHARED = [([("xy", False), ("xw", False)], 0), ([("xyz", False), ("xyw", False), ("xy", False)], 1),
+          ([("zxy", True), ("zw", True)], 1), ([("wy", True), ("xz", True)], 0)]  # fmt: skip
+
+
+@given(st.integers(0, 10**6), st.sampled_from([(), (np.inf,), (0.0,), (0.0, np.inf)]), st.sampled_from(SHARED))
+@settings(max_examples=60)
+def test_breakdowns_that_share_their_upper_levels_are_joined_there(
+    seed: int, special: tuple[float, ...], shared: tuple[list[tuple[str, bool]], int]
+) -> None:
+    breakdowns, meetings = drawn(seed, special, shared[0])
+    known = above(breakdowns, meetings, shared[1])
+    assert common_top([b.tree for b in breakdowns], known) is not None
+    assert common_top([b.tree for b in breakdowns], meetings) is None
+    check(breakdowns, known, meetings)
+
+
+def test_levels_in_another_order_are_no_common_top() -> None:
+    breakdowns, meetings = drawn(5, (), [("xyw", False), ("yxz", False)])
+    known = above(breakdowns, meetings, 1)
+    assert common_top([b.tree for b in breakdowns], known) is None
+    check(breakdowns, known, meetings)
 
 
 def test_sums_agree_wherever_two_meet() -> None:

@@ -115,7 +115,8 @@ class Client:
         last = self._storage.last if until is None else until
         if last is not None:
             self.advance(max(last, self._time) if until is None else until)
-        return self._storage.take_sent()
+        sent, self._storage.sent = self._storage.sent, []
+        return sent
 
 
 # The same headers come again and again, and those that are not huge are kept.
@@ -151,7 +152,7 @@ def attribute(
     if (event or not why) and storage.too_many_reporters(stored, of):
         why = "trigger-reporting-origin-limit" if why in ("", NOT_REGISTERED) else why
     elif event and _event_fits(stored, age, event):
-        storage.hold_event(stored, destination)
+        storage.count(stored, destination)
     named = _first(stored.data, age, trigger.named_budgets)
     name = named.name if named else None
     spent = sum(contribution.value for contribution in made)
@@ -178,12 +179,13 @@ def _matching(trigger: Trigger, place: Place, time: int, storage: Storage) -> tu
     """The source that a trigger is attributed to, where it passes the filters; or why there is none."""
     if not asks(trigger) and not trigger.event_trigger_data:
         return NOT_REGISTERED, None
-    stored = storage.best(place)
-    if stored is None:
+    if not (matching := storage.matching(place)):
         return "trigger-no-matching-source", None
+    stored, *others = matching
     if not matches(stored.data, (time - stored.time) / 1000, trigger.filters):
         return "trigger-no-matching-filter-data", None
-    storage.keep_only(stored, place)
+    for other in others:
+        other.alive = False
     return "", stored
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import ESTIMATOR, choice, chosen_estimator, method_option, option, prior_options, quiet
-from attributary.cli.printing import place_of, say, warn_first
-from attributary.cli.progress import stages
+from attributary.cli.printing import place_of, say, stages, warn_first
 from attributary.cli.reading import refuse_inputs
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import save
 
 if TYPE_CHECKING:
@@ -137,10 +137,7 @@ def plan(
         beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, known, options["profile"])
         if output:
             stage("writing")
-            if output == "-":
-                save(chosen.to_json(), output)
-            else:
-                chosen.save(output)
+            chosen.save(output)
     if quiet:
         return
     warn_first(known.misfit(tree))
@@ -160,18 +157,14 @@ def _plan_breakdowns(
     paths: list[str | None],
     protected: bool,
     method: str,
-    of_one: dict[str, Any],
+    of_one: Record,
     quiet: bool,
-    options: dict[str, Any],
+    options: Record,
 ) -> None:
     """Plans a spec of several breakdowns; `paths` are of the prior, the tree and the output."""
     from attributary.cli.print_results import print_joint_plan
-    from attributary.cli.printing import say, warn_first
-    from attributary.cli.progress import stages
-    from attributary.errors import InputError
     from attributary.pipeline.breakdowns import trees_and_priors
     from attributary.plan import make_joint_plan
-    from attributary.whole_files import save
 
     option = next((name for name, value in of_one.items() if value), "")
     if option or method == "all":
@@ -194,8 +187,7 @@ def _plan_breakdowns(
     for tree, prior in zip(trees, priors, strict=True):
         warn_first(prior.misfit(tree))
     print_joint_plan(plan, trees, priors, prior_path)
-    where = "standard output" if output == "-" else output
-    say(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan")
+    say(f"plan written to {place_of(output)}" if output else "nothing written; -o plan.json keeps a plan")
 
 
 def _files(path: str | None, by_node: bool) -> list[str]:
@@ -229,7 +221,7 @@ def _error(text: str) -> float | str:
     return text if text == "equal" else float(number) / (1 if number == text.strip() else 100)
 
 
-def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> dict[str, Any]:
+def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> Record:
     """What stands behind the = in each text, by what stands before it."""
     values = {}
     for given in texts:

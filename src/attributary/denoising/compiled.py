@@ -33,11 +33,12 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     return count, variance
 
 
-def downward(tree: Tree, count: Floats, variance: Floats) -> None:
-    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; those of the roots are so already."""
+def downward(tree: Tree, count: Floats, variance: Floats, start: int = 0) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; down to level `start`, they are so."""
     with shared(tree) as run:
-        for span in spans(tree):
-            run(span, _down, count, variance, variance.view(np.int64), False, count, variance)
+        for lo, hi in spans(tree):
+            if (span := (max(lo, int(tree.offsets[start])), hi))[0] < hi:
+                run(span, _down, count, variance, variance.view(np.int64), False, count, variance)
 
 
 def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
@@ -48,8 +49,10 @@ def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     with shared(tree) as run:
         z, v = _upward(tree, x, var, spans(tree), run)
     last = tree.slice(tree.depth - 1)
-    z[last] = np.where(var[last] == INF, 0.0, x[last])
-    v[last] = var[last]
+    z[last], v[last] = x[last], var[last]
+    unknown = v[last] == INF
+    if unknown.any():
+        z[last][unknown] = 0.0
     return z, v
 
 

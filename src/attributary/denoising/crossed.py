@@ -20,10 +20,11 @@ a figure with a finite variance, which is then taken away again as a figure of n
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from attributary.denoising.meeting import Breakdown, Meeting, common_top, joined_above, refuse_clash
 from attributary.denoising.passes import engine
 from attributary.errors import InputError
 from attributary.tree import Tree
@@ -32,37 +33,10 @@ from attributary.types import Floats, Ints
 LARGEST = 5_000  # sums that meet, with leaves that were not measured: S and its inverse take 400 MB
 BLOCK = 2**24  # numbers in the rows of inner nodes that are held at once
 BLIND = 1e-7  # of a variance: what depends on figures that are not there by more is not known
-CLASH = 1e-7  # of the largest difference: exact figures that are further apart contradict each other
 CLOSE = 1e-5  # of its terms: a difference below that has lost too many digits
-SPANNED = 1e-5  # of a scaled sum, what the others do not imply: then its inverse is plain
+SPANNED = 1e-10  # of a sum's scaled variance, what the others do not imply: then its inverse is plain
+TINY = 1e-4  # of what is below a node, its own estimate's variance: then their difference has lost it
 IMPLIED = 1e-13  # of a sum's scaled variance, for each sum: what is left of one that others imply
-
-
-class Breakdown(NamedTuple):
-    """A tree, and a figure and its variance for each node, in the tree's order; the variance is inf if not measured."""
-
-    tree: Tree
-    noisy: Floats
-    variance: Floats
-
-
-class Meeting(NamedTuple):
-    """Two breakdowns, by their numbers, and which of the sums they share each of their leaves is part of.
-
-    Leaves are in the order of `Tree.leaves`; -1 is a leaf that is part of none.
-    """
-
-    one: int
-    other: int
-    of_one: Ints
-    of_other: Ints
-
-    def of(self, number: int) -> Ints:
-        return self.of_one if number == self.one else self.of_other
-
-    @property
-    def size(self) -> int:
-        return 1 + int(max(self.of_one.max(initial=-1), self.of_other.max(initial=-1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +49,12 @@ class JointCounts:
 
 def crossed(breakdowns: Sequence[Breakdown], meetings: Sequence[Meeting]) -> list[JointCounts]:
     """The best linear unbiased counts of all breakdowns, which agree wherever two of them meet."""
+    tops = common_top([b.tree for b in breakdowns], meetings)
+    if tops is not None:
+        return [JointCounts(*each) for each in joined_above(breakdowns, tops)]
     known = [b.variance[(b.variance > 0) & (b.variance < np.inf)] for b in breakdowns]
     stand_in = max((float(v.max()) for v in known if v.size), default=1.0)
-    sums = [_Sums.of(b, [(m, m.of(i)) for m in meetings if i in (m.one, m.other)], stand_in)
+    sums = [_Sums.of(b, [(m, m.of_leaves(i, b.tree)) for m in meetings if i in (m.one, m.other)], stand_in)
             for i, b in enumerate(breakdowns)]  # fmt: skip
     joint = _joint(sums, meetings, stand_in)
     return [each.corrected(*change) for each, change in zip(sums, joint, strict=True)]
@@ -116,8 +93,7 @@ def _joint(sums: "Sequence[_Sums]", meetings: Sequence[Meeting], stand_in: float
         told[here, own] += s[:, None] * covariance[: each.shared, each.shared :]
         stands[own, own], stood[own] = covariance[each.shared :, each.shared :], mean[each.shared :]
     inverse, implied = _inverse(square)
-    if (np.abs(implied.T @ off) > CLASH * (1 + np.abs(off).max(initial=0))).any():
-        raise InputError("breakdowns contradict each other: exact figures (variance 0) do not sum to the same")
+    refuse_clash(implied.T @ off, off)
     moved, passed = inverse @ off, inverse @ told
     precision, lost = _inverse(stand_in * np.eye(len(stood)) - (stands - told.T @ passed))
     back = precision @ (stood - told.T @ moved)
@@ -140,21 +116,17 @@ def _inverse(square: Floats) -> tuple[Floats, Floats]:
     scale = np.where(scale > 0, scale, 1.0)
     scaled = square / scale / scale[:, None]
     try:
-        factor = np.linalg.cholesky(scaled)
-        if np.diag(factor).min(initial=1.0) > SPANNED:
-            half = np.linalg.solve(factor, np.diag(1 / scale))
-            return half.T @ half, np.zeros((len(scale), 0))
+        plain = np.linalg.inv(scaled)
+        left = np.diag(plain)  # 1 / what of a sum the others do not imply
+        if (left > 0).all() and left.max(initial=1.0) * SPANNED < 1:
+            made: Floats = plain / scale / scale[:, None]
+            return (made + made.T) / 2, np.zeros((len(scale), 0))
     except np.linalg.LinAlgError:
         pass  # some sums are implied by others
     values, vectors = np.linalg.eigh(scaled)
     there = values > IMPLIED * len(values)
     spanned = vectors[:, there] / scale[:, None]
     return (spanned / values[there]) @ spanned.T, vectors[:, ~there] / scale[:, None]
-
-
-def _quadratic(rows: Floats, square: Floats) -> Floats:
-    made: Floats = np.einsum("ij,ij->i", rows, rows @ square)
-    return made
 
 
 class _Level(NamedTuple):
@@ -217,39 +189,49 @@ class _Sums(NamedTuple):
                 place = one[both] * self.width + other[both]
                 made += np.bincount(place, self.up[both], self.width**2).reshape(made.shape)
         for level in chain.from_iterable(self._blocks()):
-            made -= (level.h * level.below[:, None]).T @ level.h  # both large where the sum of both is small
-            made += (level.h * self.up[level.nodes][level.inner][:, None]).T @ level.h
+            u = self.up[level.nodes][level.inner]
+            small = u < TINY * level.below  # would be lost in the difference
+            half = level.h * np.sqrt(np.where(small, level.below, np.maximum(level.below - u, 0)))[:, None]
+            made -= half.T @ half
+            if small.any():
+                half = level.h[small] * np.sqrt(u[small])[:, None]
+                made += half.T @ half
         return made
 
     def corrected(self, change: Floats, taken: Floats, lost: Floats) -> JointCounts:
         """The estimates after a change of the sums."""
         count, variance, blind = self.blue.copy(), self.variance.copy(), np.zeros(len(self.blue))
+        alone = np.diag(taken)
         for block in self._blocks():
-            q = np.zeros((1, self.width))  # above the roots, whose rows are u·h
+            q = squared = np.zeros((1, self.width))  # above the roots, whose rows are u·h; and q·taken
             for nodes, parent, inner, h, below in block:
                 u, columns = self.up[nodes], self.column[nodes].T
-                squared = q @ taken
                 moved, dark = (q @ change)[parent], (q @ lost)[parent]
-                drop = _quadratic(q, taken)[parent]
+                drop = np.einsum("ij,ij->i", q, squared)[parent]
                 size = np.abs(drop)
-                for one in columns:
-                    there = np.flatnonzero(one >= 0)
-                    moved[there] += change[one[there]]
-                    dark[there] += lost[one[there]]
-                    drop[there] += 2 * squared[parent[there], one[there]]
-                    size[there] += np.abs(squared[parent[there], one[there]])
-                    for other in columns:
-                        both = there[other[there] >= 0]
-                        drop[both] += taken[one[both], other[both]]
+                for i, one in enumerate(columns):
+                    there: Any = np.flatnonzero(one >= 0)
+                    there = slice(None) if len(there) == len(one) else there
+                    at = one[there]
+                    moved[there] += change[at]
+                    dark[there] += lost[at]
+                    cross = squared[parent[there], at]
+                    size[there] += np.abs(cross)
+                    drop[there] += 2 * cross + alone[at]
+                    for other in columns[i + 1 :]:
+                        both = np.flatnonzero((one >= 0) & (other >= 0))
+                        drop[both] += 2 * taken[one[both], other[both]]
                 small = np.flatnonzero(drop < CLOSE * size)  # a difference of nearly equal numbers: row by row instead
                 for v in np.setdiff1d(small, inner):
-                    one = q[parent[v]].copy()
-                    np.add.at(one, columns[:, v][columns[:, v] >= 0], 1.0)
-                    moved[v], dark[v], drop[v] = one @ change, one @ lost, one @ taken @ one
-                row = h + q[parent[inner]]
-                moved[inner], dark[inner] = row @ change, row @ lost
-                drop[inner] = _quadratic(row, taken)
-                q = row * (u[inner] / np.where(below > 0, below, np.inf))[:, None] - h
+                    row = q[parent[v]].copy()
+                    np.add.at(row, columns[:, v][columns[:, v] >= 0], 1.0)
+                    moved[v], dark[v], drop[v] = row @ change, row @ lost, row @ taken @ row
+                rows, through = h + q[parent[inner]], h @ taken
+                onward = through + squared[parent[inner]]
+                moved[inner], dark[inner] = rows @ change, rows @ lost
+                drop[inner] = np.einsum("ij,ij->i", rows, onward)
+                k = (u[inner] / np.where(below > 0, below, np.inf))[:, None]
+                q, squared = rows * k - h, onward * k - through
                 count[nodes] += u * moved
                 variance[nodes] -= u**2 * drop
                 blind[nodes] = u * np.abs(dark).max(axis=1, initial=0)

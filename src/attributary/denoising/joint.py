@@ -8,8 +8,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.crossed import Breakdown, Meeting, crossed
+from attributary.denoising.crossed import crossed
 from attributary.denoising.estimate import Estimate, Fit, unbiased, weights_of
+from attributary.denoising.meeting import Breakdown, Meeting
 from attributary.denoising.total import Total
 from attributary.errors import InputError
 from attributary.measurements import Measurements
@@ -142,29 +143,33 @@ def meetings_of(trees: Sequence[Tree], names: Sequence[str]) -> list[Meeting]:
 
 
 def _meeting(trees: Sequence[Tree], names: Sequence[str], one: int, other: int, shared: Sequence[str]) -> Meeting:
-    number: list[Ints] = [np.zeros(len(trees[i].leaves), np.int64) for i in (one, other)]
-    for attribute in shared:
-        places: dict[str, int] = {}
+    places = [[trees[i].level_names.index(attribute) for attribute in shared] for i in (one, other)]
+    levels = [max(at, default=0) for at in places]
+    here = [trees[i].slice(level) for i, level in zip((one, other), levels, strict=True)]
+    number: list[Ints] = [np.zeros(nodes.stop - nodes.start, np.int64) for nodes in here]
+    for k in range(len(shared)):
+        known: dict[str, int] = {}
         codes = []
-        for i in (one, other):
-            level = trees[i].level_names.index(attribute)
-            labels = trees[i].labels[level - trees[i].total]
-            code = np.array([places.setdefault(x, len(places)) for x in labels.dictionary.cast("string").to_pylist()])
-            codes.append(trees[i].hand_down(code[labels.indices.to_numpy()], level)[trees[i].leaves])
-        both = [n * len(places) + code for n, code in zip(number, codes, strict=True)]
+        for i, at, nodes in zip((one, other), places, here, strict=True):
+            tree, level = trees[i].in_level_order, at[k]
+            labels = tree.labels[level - tree.total]
+            code = np.array([known.setdefault(x, len(known)) for x in labels.dictionary.cast("string").to_pylist()])
+            codes.append(tree.hand_down(code[labels.indices.to_numpy()], level)[nodes])
+        both = [n * len(known) + code for n, code in zip(number, codes, strict=True)]
         _, made = np.unique(np.concatenate(both), return_inverse=True)
         number = [made[: len(both[0])], made[len(both[0]) :]]
-    for i, here, there in ((one, number[0], number[1]), (other, number[1], number[0])):
-        lone: Bools = ~np.isin(np.asarray(here), np.asarray(there))
+    sides = zip((one, other), levels, number, number[::-1], strict=True)
+    for i, level, mine, theirs in sides:
+        lone: Bools = ~np.isin(np.asarray(mine), np.asarray(theirs))
         if lone.any():
-            tree, leaf = trees[i], int(trees[i].leaves[np.argmax(lone)])
-            labels = dict(zip(tree.attributes, tree.path(leaf), strict=True))
+            tree = trees[i].in_level_order
+            labels = dict(zip(tree.attributes, tree.path(tree.slice(level).start + int(np.argmax(lone))), strict=False))
             what, lacks = ", ".join(f"{name} {labels[name]}" for name in shared), names[one + other - i]
             raise InputError(
                 f"breakdowns are of the same conversions; {names[i]} has {what}, and {lacks} has not: give both the "
                 "same impressions"
             )
-    return Meeting(one, other, *number)
+    return Meeting(one, other, number[0], number[1], (levels[0], levels[1]))
 
 
 def joint(each: Sequence[tuple[Tree, Measurements]], meetings: Sequence[Meeting], names: Sequence[str]) -> list[Joint]:

@@ -27,28 +27,24 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     return count, variance
 
 
-def downward(tree: Tree, count: Floats, variance: Floats) -> None:
-    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; those of the roots are so already."""
-    for level in range(tree.depth - 1):
-        family = Family(tree, level)
-        if family.size:
-            c = family.children
-            count[c], variance[c] = _down(family, count[c], variance[c], count[family.parent], variance[family.parent])
+def downward(tree: Tree, count: Floats, variance: Floats, start: int = 0) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; down to level `start`, they are so."""
+    for family in tree.families(start=start):
+        c = family.children
+        count[c], variance[c] = _down(family, count[c], variance[c], count[family.parent], variance[family.parent])
 
 
 def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
     refuse(tree, x, var)
     z, v = np.where(var == np.inf, 0.0, x), var.copy()
-    for level in reversed(range(tree.depth - 1)):
-        family = Family(tree, level)
-        if family.size:
-            p, c = family.parent, family.children
-            below = family.sum(z[c])
-            clash = (var[p] == 0) & (family.sum(v[c]) == 0) & (np.abs(x[p] - below) > family.rounding(z[c], x[p]))
-            if clash.any():
-                contradiction(tree, x, z, int(p[np.argmax(clash)]))
-            z[p], v[p] = combine(z[p], var[p], below, family.sum(v[c]))
+    for family in tree.families(upwards=True):
+        p, c = family.parent, family.children
+        below = family.sum(z[c])
+        clash = (var[p] == 0) & (family.sum(v[c]) == 0) & (np.abs(x[p] - below) > family.rounding(z[c], x[p]))
+        if clash.any():
+            contradiction(tree, x, z, int(p[np.argmax(clash)]))
+        z[p], v[p] = combine(z[p], var[p], below, family.sum(v[c]))
     return z, v
 
 

@@ -1,9 +1,8 @@
 """Joint plan: what each of several breakdowns has of one budget, and what it costs the others."""
 
-from typing import Any
-
 from attributary.facts.numerals import Line, Table, percent
 from attributary.plan.joint import JointPlan
+from attributary.types import Record
 
 API_KEYS = 20  # of one source, as browsers take them
 
@@ -17,10 +16,10 @@ def table(plan: JointPlan) -> Table:
             percent(part),
             percent(one.expected.tree.plan),
             percent(alone),
-            percent(plan.cost(i)),
+            percent(cost),
         ]
-        for i, (name, each, part, one, alone) in enumerate(
-            zip(plan.names, plan.spec.breakdowns or (), plan.parts, plan.breakdowns, plan.alone, strict=True)
+        for name, each, part, one, alone, cost in zip(
+            plan.names, plan.spec.breakdowns or (), plan.parts, plan.breakdowns, plan.alone, plan.costs, strict=True
         )
     ]
     heads = ["breakdown", "weight", "budget", "expected error", "with all the budget", "costs the others"]
@@ -29,15 +28,14 @@ def table(plan: JointPlan) -> Table:
 
 def lines(plan: JointPlan) -> list[Line]:
     """What comes of sharing one budget, in sentences."""
-    together = f"expected error of all breakdowns: {percent(plan.error)}"
-    if plan.joined:
-        together += f", denoised together ({percent(plan.apart)} if each were planned and denoised by itself)"
+    together = f"expected error of all breakdowns: {percent(plan.error)}" + ", denoised together" * plan.joined
     made = [
         Line("breakdowns", f"{together}; with equal parts of the budget {percent(plan.equal)}"),
         Line("breakdowns", "costs the others: by how much their errors would fall without this breakdown"),
+        Line("direct or hierarchical", compared(plan)),
     ]
     if not plan.joined:
-        why = "targets, splits by root, several measures or many nodes"
+        why = "targets, splits by root or many nodes"
         made.append(Line("breakdowns", f"the joint estimate was not part of planning ({why}); its errors are smaller"))
     given = [
         f"{level} of {name}"
@@ -54,17 +52,32 @@ def lines(plan: JointPlan) -> list[Line]:
     return [*made, Line("keys", keys, too_many)]
 
 
-def as_data(plan: JointPlan) -> dict[str, Any]:
+def compared(plan: JointPlan) -> str:
+    """The error of direct figures beside that of a tree for each breakdown, and which of them is taken."""
+    direct, apart = percent(plan.direct), percent(plan.apart)
+    words = f"each sum asked directly {direct}, each breakdown as a hierarchy of its own {apart}; "
+    words += "the plan starts from both and is better than either" if plan.joined else "the plan is the latter"
+    if plan.cells < plan.error:
+        words += (
+            f"; adding up one table of all attributes would give {percent(plan.cells)} or less: add a breakdown of all "
+            "attributes with weight = 0, which helps the others"
+        )
+    return words
+
+
+def as_data(plan: JointPlan) -> Record:
     """The same figures by name, as --summary has them."""
     return {
         "error": plan.error,
         "apart": plan.apart,
         "equal": plan.equal,
+        "direct": plan.direct,
+        "cells": plan.cells,
         "keys": plan.number_of_keys,
         "breakdowns": [
-            {"breakdown": name, "part": part, "error": one.expected.tree.plan, "alone": alone, "cost": plan.cost(i)}
-            for i, (name, part, one, alone) in enumerate(
-                zip(plan.names, plan.parts, plan.breakdowns, plan.alone, strict=True)
+            {"breakdown": name, "part": part, "error": one.expected.tree.plan, "alone": alone, "cost": cost}
+            for name, part, one, alone, cost in zip(
+                plan.names, plan.parts, plan.breakdowns, plan.alone, plan.costs, strict=True
             )
         ],
     }

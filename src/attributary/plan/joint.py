@@ -1,10 +1,10 @@
 """joint: plans of several breakdowns that share one budget.
 
-Each breakdown has a plan of its own, whose contributions have a part of L1. By itself, it has an error that goes with
-1 / its part, so that parts in proportion to (weight · error²)^⅓ are best, as those of measures are; under Gaussian
-noise, to the square root. But breakdowns help each other: sums that two of them reach are one number, and need one key.
-So the contributions of all levels are then moved among levels as long as the error of the joint estimate falls; a level
-that another breakdown tells well enough loses its key.
+Sums by the same attributes are one number, whichever breakdown has them. The budget can be split among them directly:
+each sum is asked by itself, in parts in proportion to (weight · error²)^⅓, as those of measures are (under Gaussian
+noise, to the square root). Or by hierarchy: each breakdown has a part, in the same proportion, and a tree's split of
+it. From both beginnings the contributions of all levels are moved as long as the error of the joint estimate falls, and
+the better is taken; a level that others tell well enough loses its key.
 """
 
 import json
@@ -17,12 +17,14 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from attributary import budget, whole_files
-from attributary.denoising.crossed import LARGEST, Breakdown, Meeting, crossed
+from attributary.denoising.crossed import LARGEST, crossed
 from attributary.denoising.joint import meetings_of
+from attributary.denoising.meeting import Breakdown, Meeting, common_top
 from attributary.errors import InputError
 from attributary.plan.contributions import whole
 from attributary.plan.errors import PlanErrors
 from attributary.plan.file import BREAKDOWNS, from_json, lines, read_text, to_json
+from attributary.plan.limits import cut_off
 from attributary.plan.make import solve
 from attributary.plan.plan import OtherParts, Plan
 from attributary.plan.privacy import PrivacyWords, privacy_words
@@ -34,11 +36,12 @@ from attributary.spec import Spec
 from attributary.spec.mistakes import Mistakes, in_words
 from attributary.spec.privacy_unit import PrivacyLoss
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Bools, Floats
 
-NODES, SUMS = 20_000, 300  # of all trees, and where they meet: up to there the joint error is worked out at every step
+NODES, SUMS = 100_000, 300  # of all trees, and where they meet: up to there the joint error is worked out at every step
 STEPS = (4.0, 2.0, 1.4, 1.15, 1.05)  # factors by which a level's contribution is tried
 BETTER = 1e-4  # of the error: a smaller gain ends the search
+AGAIN = 0.03  # of the budget: what a level without a key is tried with
 
 
 def load_plan(path: str) -> "Plan | JointPlan":
@@ -52,15 +55,18 @@ class JointPlan(BaseModel, frozen=True, extra="forbid"):
     format: Literal[1] = Field(default=1, description="1 is the only format that this version reads")
     breakdowns: tuple[Plan, ...] = Field(min_length=2, description="a plan for each breakdown of the spec")
     alone: tuple[float, ...] = Field(description="the error of each breakdown if it had all of the budget")
+    costs: tuple[float, ...] = Field(description="by how much the others' error would fall without each breakdown")
     apart: float = Field(description="the error to expect if breakdowns were planned and denoised by themselves")
     equal: float = Field(description="the same with equal parts of the budget")
+    direct: float = Field(description="the error to expect if each sum were asked directly, and figures not denoised")
+    cells: float = Field(description="the same if all sums were added up from one table of all attributes' cells")
     joined: bool = Field(description="whether the joint estimate was part of planning, and of the errors to expect")
     spec: Spec = Field(description="what was asked")
 
     @model_validator(mode="after")
     def _within_budget(self) -> Self:
         parts = self.spec.parts
-        if len(self.breakdowns) != len(parts) or len(self.alone) != len(parts):
+        if any(len(each) != len(parts) for each in (self.breakdowns, self.alone, self.costs)):
             raise InputError(f"a plan has one part for each breakdown of its spec, {len(parts)}; make a new plan")
         for part, plan, name in zip(parts, self.breakdowns, self.spec.called, strict=True):
             if plan.spec.without_targets() != part.without_targets():
@@ -145,10 +151,6 @@ class JointPlan(BaseModel, frozen=True, extra="forbid"):
         """The plan in a file."""
         return cls.from_json(read_text(path), path)
 
-    def cost(self, number: int) -> float:
-        """By how much the errors of the others would fall without a breakdown, if its part were theirs."""
-        return 1.0 - float((1 - self.parts[number]) ** (self.spec.noise_model.exponent / 2))
-
 
 def largest_row(plan: Plan) -> int:
     """What the contributions of one conversion sum to at most."""
@@ -179,20 +181,25 @@ def make_joint_plan(
     wanted, meetings = Wishes(method, **wishes), meetings_of(trees, spec.called)
     alone = [solve(one, wanted) for one in asked]
     weights, errors = _weights(spec), [plan.expected.tree.plan for plan in alone]
-    need = np.array([w * error**2 for w, error in zip(weights, errors, strict=True)])
+    need = np.array([w * error**2 if w else 0.0 for w, error in zip(weights, errors, strict=True)])
     share = np.nan_to_num(need) ** (1 / (spec.noise_model.exponent + 1))
     plans = _divided(spec, asked, wanted, share / share.sum() if share.sum() else np.full(several, 1 / several))
     equal = _divided(spec, asked, wanted._replace(strict=False), np.full(several, 1 / several))
     apart, of_equal = (_mean([plan.expected.tree.plan for plan in some], weights) for some in (plans, equal))
-    joined = _Joined.of(asked, plans, meetings, weights) if join else None
-    if joined is not None:
-        plans = joined.improved(plans, movable=spec.budget)
+    joined = _Joined.of(spec, asked, plans, meetings)
+    rows, direct = joined.direct()
+    costs = tuple(1 - sqrt((1 - largest_row(plan) / spec.budget) ** spec.noise_model.exponent) for plan in plans)
+    if join and joined.simple:
+        plans, costs = joined.improved(plans, rows)
     return JointPlan(
         breakdowns=_with_others(plans, spec.called),
         alone=tuple(errors),
+        costs=costs,
         apart=apart,
         equal=of_equal,
-        joined=joined is not None,
+        direct=direct,
+        cells=joined.through_cells(),
+        joined=join and joined.simple,
         spec=spec,
     )
 
@@ -202,7 +209,7 @@ def _weights(spec: Spec) -> list[float]:
 
 
 def _mean(errors: Sequence[float], weights: Sequence[float]) -> float:
-    return sqrt(sum(w * error**2 for w, error in zip(weights, errors, strict=True)) / sum(weights))
+    return sqrt(sum(w * error**2 for w, error in zip(weights, errors, strict=True) if w) / sum(weights))
 
 
 def _divided(spec: Spec, asked: Sequence[Asked], wishes: Wishes, share: Floats) -> list[Plan]:
@@ -236,83 +243,205 @@ def _with_others(plans: Sequence[Plan], names: Sequence[str]) -> tuple[Plan, ...
     return tuple(made)
 
 
-class _Joined(NamedTuple):
-    """Several breakdowns of one measure, and the error of their joint estimate."""
+class _Slice(NamedTuple):
+    """Sums by some attributes of a measure, which is one level of a breakdown or of several."""
 
-    asked: Sequence[Asked]
-    problems: list[Problem]
+    places: list[tuple[int, int, int]]  # breakdown, measure and level
+    need: float  # weight · error², with all the budget
+    cells: float  # of all attributes, at most, that one of the sums has
+
+
+class _Joined(NamedTuple):
+    """Several breakdowns, and the error of their joint estimate."""
+
+    spec: Spec
+    problems: list[list[Problem]]  # by breakdown and measure
+    clips: list[list[float]]
     meetings: list[Meeting]
-    weights: Sequence[float]
     guards: list[Floats]  # of each breakdown the largest squared error of each level
+    above: bool  # whether they meet in nodes of all, so that nothing has to be solved
+    simple: bool  # whether the joint error is worked out: with one row of contributions for all roots, and quickly
 
     @classmethod
-    def of(
-        cls, asked: Sequence[Asked], plans: Sequence[Plan], meetings: list[Meeting], weights: Sequence[float]
-    ) -> "_Joined | None":
-        """None where the joint error takes too long to work out, or rows of contributions differ among roots."""
+    def of(cls, spec: Spec, asked: Sequence[Asked], plans: Sequence[Plan], meetings: list[Meeting]) -> Self:
         sums = sum(meeting.size for meeting in meetings)
         if sums > LARGEST:
             raise InputError(
                 f"breakdowns meet in {sums:,} sums; to solve for all of them takes {32e-9 * sums**2:,.1f} GB; up to "
                 f"{LARGEST:,} are solved: leave out an attribute that several breakdowns have"
             )
-        simple = all(not plan.roots and len(plan.measures) == 1 for plan in plans)
-        wanted = any(one.spec.targets for one in asked)
-        if not simple or wanted or sums > SUMS or sum(len(one.tree) for one in asked) > NODES:
-            return None
-        problems = [Problem.of(spec, tree, prior, None, profile) for spec, tree, prior, profile in asked]
-        guards = [
-            np.array([one.spec.guard_factor * level.error.equal for level in plan.expected.levels]) ** 2
-            for one, plan in zip(asked, plans, strict=True)
-        ]
-        return cls(asked, problems, meetings, weights, guards)
+        problems = [[Problem.of(*one[:3], measure, one.profile) for measure in one.spec.asked] for one in asked]
+        above = common_top([one.tree for one in asked], meetings) is not None
+        return cls(
+            spec,
+            problems,
+            [[part.clip for part in plan.measures] for plan in plans],
+            meetings,
+            [
+                np.array([one.spec.guard_factor * level.error.equal for level in plan.expected.levels]) ** 2
+                for one, plan in zip(asked, plans, strict=True)
+            ],
+            above,
+            not any(plan.roots or one.spec.targets for one, plan in zip(asked, plans, strict=True))
+            and (above or sums <= SUMS)
+            and sum(len(one.tree) for one in asked) <= NODES,
+        )
 
-    def expected(self, rows: Sequence[Floats]) -> list[budget.Expected]:
-        """What to expect of each breakdown if all are denoised together."""
-        made = []
-        for q, row in zip(self.problems, rows, strict=True):
-            each = q.tree.spread(np.asarray(row, np.float64)[None], rest=True)
-            noise = q.spec.noise_model.variance(each * (q.spec.epsilon / q.spec.l1)) * (q.measure.limit or 1.0) ** 2
-            made.append(Breakdown(q.tree, np.zeros(len(q.tree)), noise))
-        counts = crossed(made, self.meetings)
-        return [
-            budget.Expected.of(q.tree, q.prior.mean, c.variance, q.tau, q.weights, q.spec.weigh)
-            for q, c in zip(self.problems, counts, strict=True)
-        ]
+    def _noise(self, i: int, k: int, contribution: Any) -> Floats:
+        q = self.problems[i][k]
+        noise = q.spec.noise_model.variance(np.asarray(contribution, np.float64) * (q.spec.epsilon / q.spec.l1))
+        made: Floats = noise * self.clips[i][k] ** 2
+        return made
 
-    def error(self, rows: Sequence[Floats]) -> float:
+    def _errors(self, i: int, k: int, variance: Floats) -> budget.Expected:
+        """The errors of estimates with this noise, of which limits have cut off a part."""
+        q = self.problems[i][k]
+        variance = variance + cut_off(q, q.spec.given_limit or 1, self.clips[i][k]) ** 2
+        return budget.Expected.of(q.tree, q.prior.mean, variance, q.tau, q.weights, q.spec.weigh)
+
+    def expected(self, rows: Sequence[Floats]) -> list[list[budget.Expected]]:
+        """What to expect of each breakdown and measure if all are denoised together."""
+        measures = []
+        for k in range(len(self.problems[0])):
+            made = []
+            for i, each in enumerate(self.problems):
+                tree = each[k].tree
+                noise = self._noise(i, k, tree.spread(np.asarray(rows[i][k], np.float64)[None], rest=True))
+                made.append(Breakdown(tree, np.zeros(len(tree)), noise))
+            measures.append([self._errors(i, k, c.variance) for i, c in enumerate(crossed(made, self.meetings))])
+        return [list(each) for each in zip(*measures, strict=True)]
+
+    def error(self, rows: Sequence[Floats], weights: Sequence[float]) -> float:
         """The squared error, by the weights of breakdowns; inf where a level breaks its guard."""
-        total = 0.0
-        for weight, guard, each in zip(self.weights, self.guards, self.expected(rows), strict=True):
-            if not np.isfinite(each.tree) or (each.levels**2 > guard * (1 + 1e-6)).any():
+        total, trees = 0.0, [each[0].tree for each in self.problems]
+        unknown = sum(len(tree.leaves) for tree, row in zip(trees, rows, strict=True) if (row[:, -1] == 0).any())
+        if unknown > SUMS and not self.above:
+            return float("inf")
+        for i, each in enumerate(self.expected(rows)):
+            part = np.array([q.measure.weight for q in self.problems[i]])
+            levels = part @ np.array([one.levels**2 for one in each]) / part.sum()
+            tree = part @ np.array([one.tree**2 for one in each]) / part.sum()
+            if weights[i] and (not np.isfinite(tree) or (levels > self.guards[i] * (1 + 1e-6)).any()):
                 return float("inf")
-            total += weight * each.tree**2
+            total += weights[i] * float(tree) if weights[i] else 0.0
         return total
 
-    def improved(self, plans: Sequence[Plan], movable: int) -> list[Plan]:
-        """Plans whose contributions are moved between levels as long as the error falls."""
-        widths = np.cumsum([0, *(len(plan.levels) for plan in plans)])
+    def _rows(self, flat: Any) -> list[Any]:
+        """Contributions of all breakdowns, measures and levels, one after the other, by breakdown."""
+        shapes = [(len(each), len(each[0].spec.levels)) for each in self.problems]
+        ends = np.cumsum([0, *(a * b for a, b in shapes)]).tolist()
+        return [flat[a:b].reshape(shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True)]
 
-        def rows(flat: Any) -> list[Any]:
-            return [flat[a:b] for a, b in pairwise(widths.tolist())]
+    def _within(self, flat: Floats) -> Floats:
+        """Scaled to the budget, of which unknown levels have at most their part."""
+        unknown = np.concatenate(
+            [np.tile(np.arange(len(q.spec.levels)) >= q.spec.first_unknown, len(each)) for each in self.problems
+             for q in each[:1]]
+        )  # fmt: skip
+        movable, part = self.spec.budget, self.spec.privacy_unit.unknown_part
+        flat = flat * (movable / flat.sum())
+        told = flat[unknown].sum()
+        if told > part * movable:
+            rest = flat[~unknown].sum()
+            flat = np.where(
+                unknown, flat * (part * movable / told), flat * ((1 - part) * movable / rest if rest else 0)
+            )
+        return flat
 
-        unknown = np.concatenate([np.arange(len(q.spec.levels)) >= q.spec.first_unknown for q in self.problems])
-        most = self.problems[0].spec.privacy_unit.unknown_part * movable
+    def _slices(self) -> list[_Slice]:
+        """What is asked: sums by the same attributes once, with the weights of all levels that are these sums."""
+        places: dict[tuple[int, frozenset[str]], list[tuple[int, int, int]]] = {}
+        need: dict[tuple[int, frozenset[str]], float] = {}
+        labels: dict[str, int] = {}
+        for i, each in enumerate(self.problems):
+            tree, weight = each[0].tree, _weights(self.spec)[i] / each[0].tree.depth
+            labels |= {name: len(tree.labels[k].dictionary) for k, name in enumerate(tree.attributes)}
+            parts = sum(q.measure.weight for q in each)
+            for k, q in enumerate(each):
+                noise = np.full(len(tree), float(self._noise(i, k, self.spec.budget)))
+                for level, error in enumerate(self._errors(i, k, noise).levels):
+                    sums = k, frozenset(tree.attributes[: level + 1 - tree.total])
+                    places.setdefault(sums, []).append((i, k, level))
+                    need[sums] = (
+                        need.get(sums, 0.0) + weight * float(np.nan_to_num(error)) ** 2 * q.measure.weight / parts
+                    )
+        every = {sums: float(np.prod([n for name, n in labels.items() if name not in sums[1]])) for sums in places}
+        return [_Slice(places[sums], need[sums], every[sums]) for sums in places]
 
-        def error(flat: Floats) -> float:
-            return self.error(rows(flat)) if flat[unknown].sum() <= most * (1 + 1e-9) else float("inf")
+    def direct(self) -> tuple[Floats, float]:
+        """Contributions if each sum is asked directly, once, and the error to expect of figures as they are."""
+        slices, exponent = self._slices(), self.spec.noise_model.exponent
+        rows = [np.zeros((len(each), len(each[0].spec.levels))) for each in self.problems]
+        for one in slices:
+            i, k, level = one.places[0]
+            rows[i][k, level] = one.need ** (1 / (exponent + 1))
+        flat = self._within(np.concatenate([row.ravel() for row in rows]))
+        made, total = self._rows(flat), 0.0
+        for one in slices:
+            i, k, level = one.places[0]
+            total += one.need / (made[i][k, level] / self.spec.budget) ** exponent if one.need else 0.0
+        return flat, sqrt(total / sum(_weights(self.spec)))
 
-        start = np.concatenate([np.array(plan.default, np.float64) for plan in plans])
-        flat = _descended(start * (movable / start.sum()), error)
-        numbers = whole(flat[None] / movable, movable)[0] if error(flat) < error(start) else start.astype(np.int64)
-        if numbers[unknown].sum() > most:
-            numbers = np.floor(flat).astype(np.int64)
+    def through_cells(self) -> float:
+        """The error to expect if all sums were added up from cells by all attributes, at most."""
+        exponent, slices = self.spec.noise_model.exponent, self._slices()
+        unknown = any(q.spec.unknown for each in self.problems for q in each)
+        part = self.spec.privacy_unit.unknown_part if unknown else 1.0
+        need = np.zeros(len(self.problems[0]))
+        for one in slices:
+            need[one.places[0][1]] += one.need * one.cells
+        whole_need = (need ** (1 / (exponent + 1))).sum() ** (exponent + 1) / part**exponent
+        return sqrt(whole_need / sum(_weights(self.spec)))
+
+    def improved(self, plans: Sequence[Plan], direct: Floats) -> tuple[list[Plan], tuple[float, ...]]:
+        """Plans whose contributions are moved between levels as long as the error falls; and what each costs others."""
+        weights, several = _weights(self.spec), range(len(plans))
+        begin = np.concatenate(
+            [np.array([part.default for part in plan.measures], np.float64).ravel() for plan in plans]
+        )
+        flat, _ = self._best([begin, direct], weights)
+        numbers = whole(flat[None] / self.spec.budget, self.spec.budget, "floor")[0]
+        spare = self.spec.budget - int(numbers.sum())  # to the largest, unless it is of an unknown level
+        if flat.sum() > self.spec.budget * (1 - 1e-9) and self.spec.privacy_unit.unknown_part == 1:
+            numbers[np.argmax(numbers)] += spare
+        costs = []
+        for i in several:
+            others = [w * (k != i) for k, w in enumerate(weights)]
+            now = self.error(self._rows(flat), others)
+            left = next((one for one in (self._without(flat, i), self._without(begin, i)) if one.any()), None)
+            without = self._best([left], others, i)[1] if left is not None and any(others) else now
+            costs.append(max(0.0, 1 - sqrt(without / now)) if now > 0 else 0.0)
+        rows = self._rows(numbers)
         made = []
-        for plan, q, row, each in zip(plans, self.problems, rows(numbers), self.expected(rows(numbers)), strict=True):
-            share = plan.measures[0].model_copy(update={"default": tuple(row.tolist())})
-            errors = _beside(PlanErrors.of(q.tree, q.prior.mean, each, each, each), plan.expected)
-            made.append(plan.model_copy(update={"measures": (share,), "expected": errors}).to_hand_on)
-        return made
+        for plan, each, row, errors in zip(plans, self.problems, rows, self.expected(rows), strict=True):
+            of_measures = [
+                _beside(PlanErrors.of(q.tree, q.prior.mean, *[e] * 3), part.expected or plan.expected)
+                for q, e, part in zip(each, errors, plan.measures, strict=True)
+            ]
+            shares = tuple(
+                part.model_copy(update={"default": tuple(n.tolist()), "expected": part.expected and error})
+                for part, n, error in zip(plan.measures, row, of_measures, strict=True)
+            )
+            together = PlanErrors.together(of_measures, [q.measure.weight for q in each])
+            made.append(plan.model_copy(update={"measures": shares, "expected": together}).to_hand_on)
+        return made, tuple(costs)
+
+    def _without(self, flat: Floats, number: int) -> Floats:
+        """The contributions of all breakdowns but one."""
+        rows = self._rows(flat.copy())
+        rows[number][:] = 0
+        return np.concatenate([row.ravel() for row in rows])
+
+    def _best(self, begins: Sequence[Floats], weights: Sequence[float], out: int | None = None) -> tuple[Floats, float]:
+        """The contributions of least error that any beginning leads to; `out` is a breakdown that has none."""
+        fixed = np.zeros(len(begins[0]), bool)
+        if out is not None:
+            fixed = self._without(np.ones(len(fixed)), out) == 0
+        found = [
+            _descended(self._within(begin), lambda flat: self.error(self._rows(flat), weights), self._within, ~fixed)
+            for begin in begins
+        ]
+        return min(found, key=lambda one: one[1])
 
 
 def _beside(ours: PlanErrors, before: PlanErrors) -> PlanErrors:
@@ -327,27 +456,29 @@ def _beside(ours: PlanErrors, before: PlanErrors) -> PlanErrors:
     return PlanErrors(levels=levels, tree=tree, roots=roots)
 
 
-def _descended(flat: Floats, error: Callable[[Floats], float]) -> Floats:
+def _descended(
+    flat: Floats, error: Callable[[Floats], float], within: Callable[[Floats], Floats], free: Bools
+) -> tuple[Floats, float]:
     """Parts of one sum of least error: one part at a time is left out, or made larger or smaller, the others giving."""
-    total, least = flat.sum(), error(flat)
+    least = error(flat)
 
-    def scaled(j: int, factor: float) -> Floats:
+    def changed(j: int, value: float) -> Floats:
         tried = flat.copy()
-        tried[j] *= factor
-        tried *= total / tried.sum()
-        return tried
+        tried[j] = value
+        return within(tried)
 
     for step in STEPS:
         while True:
             before = least
-            for j in range(len(flat)):
-                for factor in (0.0, 1 / step, step) if flat[j] else ():
-                    if flat[j] == flat.sum():
+            for j in np.flatnonzero(free).tolist():
+                tries = (0.0, flat[j] / step, flat[j] * step) if flat[j] else (AGAIN * flat.sum(),)
+                for value in tries:
+                    if not value and flat[j] == flat.sum():
                         continue
-                    tried = scaled(j, factor)
+                    tried = changed(j, value)
                     now = error(tried)
                     if now < least:
                         flat, least = tried, now
             if not least < before * (1 - BETTER):
                 break
-    return flat
+    return flat, least
