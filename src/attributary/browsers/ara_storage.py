@@ -179,9 +179,6 @@ def store(source: Source, number: int, time: int, page: Url, reporter: Url, debu
     )
 
 
-Place = tuple[str, str]  # a destination and a reporting origin
-
-
 class Held(NamedTuple):
     """A report that is not yet due, and its source; a null report has none."""
 
@@ -225,9 +222,9 @@ class Storage:
         """The sources of a source site and a reporting site, whose destinations count until they expire."""
         return [stored for stored in self.sources if stored.sites == sites]
 
-    def matching(self, place: Place) -> list[Stored]:
+    def matching(self, of: Conversion) -> list[Stored]:
         """The sources that a trigger may be attributed to: the highest priority, then the most recent comes first."""
-        destination, reporter = place
+        destination, reporter = of.destination, of.reporting_origin
         there = (
             one for one in self.sources if one.reporting_origin == reporter and destination in one.source.destination
         )

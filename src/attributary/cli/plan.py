@@ -98,6 +98,7 @@ def plan(
     from attributary.pipeline.read_changes import read_changes
     from attributary.pipeline.read_tree import read_tree_and_prior
     from attributary.plan import Plan, make_plan
+    from attributary.plan import file as plan_file
     from attributary.plan import what_if as variants
     from attributary.plan.make import methods_for, why_not_learned
     from attributary.plan.variants import of_noise
@@ -105,7 +106,8 @@ def plan(
 
     kind = chosen_estimator(estimator, joint=False, whole=False).kind
     by_node = _check(method, output, estimator if kind.plan is True else None)
-    refuse_inputs(_files(output, by_node), [spec, prior, tree_path, last])
+    nodes = plan_file.beside(output) if output and by_node else None
+    refuse_inputs([output, nodes], [spec, prior, tree_path, last])
     asks = Spec.load(spec)
     if asks.breakdowns is not None:
         given = {"--target": target, "--share": share, "--keep": keep, "--what-if": what_if, "--last": last}
@@ -188,13 +190,6 @@ def _plan_breakdowns(
         warn_first(prior.misfit(tree))
     print_joint_plan(plan, trees, priors, prior_path)
     say(f"plan written to {place_of(output)}" if output else "nothing written; -o plan.json keeps a plan")
-
-
-def _files(path: str | None, by_node: bool) -> list[str]:
-    """A plan's files: the plan and, if it goes by node, its nodes."""
-    from attributary.plan.file import beside
-
-    return [] if path is None else [path, beside(path)] if by_node and path != "-" else [path]
 
 
 def _check(method: str, output: str | None, estimator: str | None) -> bool:

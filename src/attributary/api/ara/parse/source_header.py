@@ -90,6 +90,12 @@ def source(
 def _source(source_type: str, limits: both.BrowserLimits) -> Reader[Source]:
     most, data = limits.event_level_epsilon, tuple(range(DEFAULT_TRIGGER_DATA[source_type]))
     numbers = read.distinct(read.whole(0, both.UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
+    scopes = read.record(
+        AttributionScopes,
+        limit=read.required(read.whole(1, both.UINT32_MAX)),
+        values=lambda f, name: read.required(partial(_scopes, f.values["limit"]))(f, name),
+        max_event_states=read.optional(read.whole(1, limits.trigger_states), DEFAULT_STATES),
+    )
     return read.record(
         partial(Source, source_type=source_type),
         expiry=read.optional(partial(_expiry, source_type), LONGEST_EXPIRY),
@@ -107,7 +113,7 @@ def _source(source_type: str, limits: both.BrowserLimits) -> Reader[Source]:
         aggregatable_debug_reporting=read.lenient(both.debug_reporting(both.SOURCE_TYPES, limits, budgeted=True)),
         trigger_data_matching=read.optional(read.one_of("exact", "modulus"), "modulus"),
         destination_limit_priority=read.optional(read.int64, 0),
-        attribution_scopes=read.optional(_attribution_scopes(limits)),
+        attribution_scopes=read.optional(scopes),
         named_budgets=read.optional(_budgets, {}),
         debug_key=read.lenient(read.uint64),
         debug_reporting=read.lenient(read.boolean, False),
@@ -211,15 +217,6 @@ def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | N
         return time
 
     return read.each(end, 1, MOST_WINDOWS, stop=True)(j)
-
-
-def _attribution_scopes(limits: both.BrowserLimits) -> Reader[AttributionScopes]:
-    return read.record(
-        AttributionScopes,
-        limit=read.required(read.whole(1, both.UINT32_MAX)),
-        values=lambda f, name: read.required(partial(_scopes, f.values["limit"]))(f, name),
-        max_event_states=read.optional(read.whole(1, limits.trigger_states), DEFAULT_STATES),
-    )
 
 
 def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:

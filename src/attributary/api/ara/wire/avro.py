@@ -180,18 +180,6 @@ def write_reports(path: str, reports: Iterable[Report]) -> None:
     avro_blocks.write(path, REPORTS_SCHEMA, _report_blocks(iter(reports)))
 
 
-def read_reports(paths: str | Sequence[str]) -> Iterator[Report]:
-    """The reports of Avro files; a damaged file is an InputError where the damage is."""
-    for path in named_files(paths, "reports"):
-        for row in rows_or_damage(path, [at for at, _, _ in report_blocks(path)]):
-            if isinstance(row, Damaged):
-                raise InputError(f"{path}: {row}")
-            try:
-                yield Report(row[2].decode(), row[0], row[1].decode())
-            except UnicodeDecodeError:
-                raise InputError(f"{path}: the key_id and shared_info of a report are UTF-8 text") from None
-
-
 def report_blocks(path: str) -> Iterator[tuple[int, int, int]]:
     """Where the blocks of a file of reports are, how many each says it has, and in how many bytes at most."""
     with _opened(path) as (file, header):
