@@ -28,7 +28,7 @@ from attributary.explore.queries import PAGE, Queries, as_csv, view
 from attributary.facts.changes import lead, sum_over_periods, whole
 from attributary.facts.estimates import as_numbers, gain_words
 from attributary.facts.privacy import not_private
-from attributary.facts.quantity import digits, tau_of_value
+from attributary.facts.quantity import TAU, digits, tau_of_value
 from attributary.file_kind import TAKES, file_kind
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
@@ -240,7 +240,7 @@ def open_session(
     session = Session(
         (lambda: open_store(tables, levels, memory, made=of_figures)) if tables else None,
         lambda current: begin or plan_start(current, plan, tau),
-        tau if tau is not None else plan.spec.tau if plan else 10.0,
+        tau if tau is not None else plan.spec.tau if plan else TAU,
         plan.spec.noise_model.shape.name if plan else "laplace",
         store,
         {part.measure.name: part for part in plan.by_measure} if plan else {},
