@@ -116,6 +116,11 @@ def leaves(spec: Spec, logs: Logs, table: Arrow, period: Period) -> Counts:
 
     Those of several breakdowns stand one below the other, told apart by a column.
     """
+    conversions = table.filter(np.equal(table.column("fate").to_numpy(), FATES.index("conversion")))
+    names = {attribute.name: f"unknown_{i}" for i, attribute in enumerate(spec.unknown)}
+    spec = spec.with_values(
+        lambda name: label_codes(conversions, names[name], spec.unknown[list(names).index(name)], logs)[0].to_pylist()
+    )
     each = tuple(_of_part(spec, part, logs, table, period) for part in spec.parts)
     if len(each) == 1:
         return each[0]
