@@ -217,6 +217,20 @@ def test_sums_agree_wherever_two_breakdowns_meet(done: JointRun) -> None:
         )
 
 
+def test_a_node_of_two_breakdowns_has_one_estimate_and_one_interval(shop: Path) -> None:
+    toml = TOML.format(keys="").replace('["location", "device"]', '["location", "campaign", "device"]')
+    run = attributary.run(Spec.parse(toml), str(shop), rng=np.random.default_rng(6))
+    assert isinstance(run, JointRun)
+    found = []
+    for one in run.breakdowns[:2]:
+        rows = one.estimates["count"].table().to_pylist()
+        figures = ("estimate", "variance", "low", "high")
+        found.append({(r["campaign"], r["location"]): [r[f] for f in figures] for r in rows if r["level"] == 1})
+    assert found[0].keys() == found[1].keys() and len(found[0]) == 6
+    for path, figures in found[0].items():
+        assert found[1][path] == pytest.approx(figures, rel=1e-9, abs=1e-6)
+
+
 def test_errors_are_those_that_the_plan_expects(shop: Path) -> None:
     spec, squares = spec_of(), np.zeros(3)
     plan = planned(spec, shop)

@@ -48,7 +48,21 @@ class Joint(Estimate):
 
     @cached_property
     def _excess(self) -> Floats:
-        return joint_excess(self.plain, self.variance)
+        """Of a sum that an earlier breakdown has as a node, too, that of the first: intervals are the same there."""
+        made, trees = joint_excess(self.plain, self.variance), [b.tree for b in self.breakdowns]
+        for i in reversed(range(self.number)):
+            for at, levels in enumerate(_prefixes(trees[i])):
+                if levels not in (ours := _prefixes(self.tree)):
+                    continue
+                same = _meeting(trees, [self.other] * len(trees), i, self.number, sorted(levels))
+                of_one, of_other = (np.argsort(of) for of in (same.of_one, same.of_other))
+                there, here = trees[i].slice(at), self.tree.slice(ours.index(levels))
+                theirs, mine = np.full(len(trees[i]), np.inf), self.tree.to_level_order(made).copy()
+                theirs[there.start + of_one] = self.tree.to_level_order(self.variance)[here.start + of_other]
+                excess = joint_excess(unbiased(trees[i], self.figures[i]), trees[i].from_level_order(theirs))
+                mine[here.start + of_other] = trees[i].to_level_order(excess)[there.start + of_one]
+                made = self.tree.from_level_order(mine)
+        return made
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
         """A sum of counts with its exact variance; with that of `plain`, at least as large, if it rests on leaves that
@@ -80,6 +94,12 @@ class Joint(Estimate):
         if (pull == pull[0]).all():
             for i, (tree, _, variance) in enumerate(self.breakdowns):
                 yield i, _on_measured(tree, np.where(tree.parent < 0, pull[0], 0.0), variance)
+
+
+def _prefixes(tree: Tree) -> list[frozenset[str]]:
+    """The attributes that nodes of each level are sums by; nothing of a tree without labels."""
+    names = tree.level_names if tree.attributes else ()
+    return [frozenset(names[: i + 1]) - ({names[0]} if tree.total else set()) for i in range(len(names))]
 
 
 def _on_measured(tree: Tree, weights: Floats, variance: Floats) -> Floats:
