@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from attributary.denoising.crossed import crossed
 from attributary.denoising.estimate import Estimate, Fit, unbiased, weights_of
+from attributary.denoising.joint_fit import nonnegative_fit
 from attributary.denoising.meeting import Breakdown, Meeting
 from attributary.denoising.total import Total
 from attributary.errors import InputError
@@ -192,11 +193,20 @@ def _meeting(trees: Sequence[Tree], names: Sequence[str], one: int, other: int, 
     return Meeting(one, other, number[0], number[1], (levels[0], levels[1]))
 
 
-def joint(each: Sequence[tuple[Tree, Measurements]], meetings: Sequence[Meeting], names: Sequence[str]) -> list[Joint]:
-    """The best linear unbiased estimates of all breakdowns together; `names` say for each what the others are."""
+def joint(
+    each: Sequence[tuple[Tree, Measurements]],
+    meetings: Sequence[Meeting],
+    names: Sequence[str],
+    nonnegative: bool = False,
+) -> list[Joint]:
+    """The best linear unbiased estimates of all breakdowns together, or the best that are never negative.
+
+    `names` say for each what the others are.
+    """
     breakdowns = tuple(Breakdown(tree, m.noisy, m.variance) for tree, m in each)
-    counts, figures = crossed(breakdowns, meetings), tuple(m for _, m in each)
+    best, figures = crossed(breakdowns, meetings), tuple(m for _, m in each)
+    counts = nonnegative_fit(breakdowns, meetings) if nonnegative else [c.count for c in best]
     return [
-        Joint(tree, m, c.count, c.variance, c.count, False, breakdowns, figures, tuple(meetings), i, names[i])
-        for i, ((tree, m), c) in enumerate(zip(each, counts, strict=True))
+        Joint(tree, m, count, c.variance, c.count, nonnegative, breakdowns, figures, tuple(meetings), i, names[i])
+        for i, ((tree, m), c, count) in enumerate(zip(each, best, counts, strict=True))
     ]

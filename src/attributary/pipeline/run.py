@@ -311,7 +311,7 @@ def simulate(
         past = known[0].under(made, from_file, estimator, rng)
         estimates = [estimate_measures(made, known[0].tree, measures[0], estimator, past, stage)]
     else:
-        estimates = joint_estimates([k.tree for k in known], measures, made.names)
+        estimates = joint_estimates([k.tree for k in known], measures, made.names, estimator)
     runs = []
     for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
