@@ -252,7 +252,7 @@ def test_a_fit_keeps_exact_figures_and_agrees_where_figures_are_missing(seed: in
 def test_a_fit_of_too_many_leaves_is_refused() -> None:
     tree = Tree.from_parents(np.full(1001, -1))
     one = Breakdown(tree, np.zeros(1001), np.ones(1001))
-    with pytest.raises(InputError, match="up to 2,000 leaves of all of them; these have 2,002"):
+    with pytest.raises(InputError, match="up to 1,000 leaves of all of them; these have 2,002"):
         nonnegative_fit([one, one], [Meeting(0, 1, np.arange(1001), np.arange(1001))])
     negative = Breakdown(Tree.from_parents([-1]), np.array([-1.0]), np.zeros(1))
     with pytest.raises(InputError, match="0 or more where counts are never negative"):
