@@ -3,10 +3,12 @@
 import multiprocessing
 import os
 import secrets
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from typing import Any
 
 import cbor2
@@ -16,7 +18,7 @@ from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from attributary.api.ara.service import aggregation
-from attributary.api.ara.wire import avro, encryption, payload
+from attributary.api.ara.wire import avro, encryption, payload, report_files
 from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo
@@ -40,11 +42,12 @@ def main(reports: int = REPORTS) -> None:
         avro.write_reports(clear, made(reports, keys))
         cleartext(clear, keys, reports)
         with pool() as workers:
-            batches = list(avro.read_reports(clear))
+            batches = [Report(info, data) for _, _, info, data, *_ in report_files.reports_of(clear)]
             size = -(-reports // (8 * CORES))
             done = workers.map(sealed_part, [batches[i : i + size] for i in range(0, reports, size)])
             avro.write_reports(sealed, (report for part in done for report in part))
         encrypted(sealed, keys, reports)
+        memory(folder, reports)
         writing(folder, keys)
     noise(NODES if reports == REPORTS else NODES // 10)
 
@@ -60,10 +63,45 @@ def encrypted(path: str, keys: Any, reports: int) -> None:
     heading(
         f"The same, encrypted, on {CORES} cores (each run starts its processes; decryption alone has all in memory)"
     )
-    sealed = [(r.payload, encryption.info(r.shared_info, "1.0")) for r in avro.read_reports(path)]
+    sealed = [(data, encryption.info(text, "1.0")) for _, _, text, data, *_ in report_files.reports_of(path)]
     theirs = best(lambda: bare_decryption(sealed), 2, 0)
     ours = best(lambda: aggregation.add_up([path], keys, PRIVATE, processes=CORES), 2, 0)
     told("bare decryption", theirs, "add_up", ours, 1.3)
+
+
+def memory(folder: str, reports: int) -> None:
+    """By keys and not by reports: the most that runs of 1 and of 10 times as many encrypted reports take."""
+    heading(f"Peak memory of add_up, {CORES} processes and the one that adds up, by the number of encrypted reports")
+    keys = np.random.default_rng(0).integers(0, 2**64, (KEYS, 2), np.uint64)
+    path, peaks = os.path.join(folder, "sealed.avro"), []
+    for number in (reports, 10 * reports):
+        write_sealed(path, made(number, keys))
+        code = PEAK.format(path=path, private=PRIVATE, cores=CORES, keys=KEYS)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        peaks.append([float(word) / 1024 for word in done.stdout.split()])
+        print(f"{number:>12,} reports   {peaks[-1][0]:6,.0f} MB   each process {peaks[-1][1]:6,.0f} MB", flush=True)
+    print(f"difference {sum(peaks[1]) - sum(peaks[0]):,.0f} MB   (bar 100 MB)", flush=True)
+
+
+def write_sealed(path: str, reports: Iterator[Report]) -> None:
+    """A few thousand at a time, on all cores."""
+    parts = iter(lambda: list(islice(reports, 5_000)), [])
+    rounds = iter(lambda: list(islice(parts, 4 * CORES)), [])
+    with pool() as workers:
+        avro.write_reports(path, (r for each in rounds for part in workers.map(sealed_part, each) for r in part))
+
+
+PEAK = """
+import resource
+import numpy as np
+from attributary.api.ara.service import aggregation
+if __name__ == "__main__":
+    keys = np.random.default_rng(0).integers(0, 2**64, ({keys}, 2), np.uint64)
+    sums = aggregation.add_up([{path!r}], keys, {private!r}, processes={cores})
+    with open("/proc/self/status") as status:  # ru_maxrss has the parent's peak, which a child begins with
+        mine = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    print(mine, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
 
 
 def writing(folder: str, keys: Any) -> None:

@@ -102,16 +102,16 @@ def tree() -> None:
     noisy = Measurements.simulate(plan, asked, count, rng)
     mark("simulated")
     est = denoise(asked, noisy)
+    off = float(np.abs(est.count - count).mean())
     mark("denoised")
     for (_, wall, used), (name, later, more) in pairwise(marks):
         print(f"{name:16} {later - wall:7.2f} s, processor {more - used:7.2f} s")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"{len(asked):,} nodes, scheme {plan.spec.api.scheme}: {marks[-1][1] - marks[0][1]:.1f} s in all "  # type: ignore[union-attr]
-        f"(bar 60 s), peak {peak:,.0f} MB (bar 4,096 MB); error {plan.expected.tree.plan:.1%}, "
+        f"(bar 60 s), peak {peak:,.0f} MB (bar 4,096 MB); error {plan.expected.tree.plan:.1%}, off by {off:.3g}, "
         f"{json.dumps(dict(zip(plan.levels, [round(float(x), 3) for x in plan.epsilon()], strict=True)))}"
     )
-    del est
 
 
 if __name__ == "__main__":

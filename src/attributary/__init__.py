@@ -50,33 +50,27 @@ __all__ = [
 __version__ = "0.1.0"
 
 HOME = {
-    "Estimate": "attributary.denoising",
-    "JointPlan": "attributary.plan",
-    "Measurements": "attributary.measurements",
-    "Plan": "attributary.plan",
-    "Prior": "attributary.prior",
-    "Spec": "attributary.spec",
-    "Tree": "attributary.tree",
-    "aggregate": "attributary.api",
-    "compare": "attributary.changes",
-    "denoise": "attributary.denoising",
-    "estimate_noise": "attributary.denoising",
-    "make_joint_plan": "attributary.plan",
-    "make_plan": "attributary.plan",
-    "periods": "attributary.changes",
-    "check_table": "attributary.pipeline.check_table",
-    "denoise_table": "attributary.pipeline.denoise_table",
-    "draft_spec": "attributary.pipeline.draft_spec",
-    "recognise": "attributary.pipeline.table_form",
-    "run": "attributary.pipeline.run",
-    "what_if": "attributary.plan",
+    "api": ("aggregate",),
+    "changes": ("compare", "periods"),
+    "denoising": ("Estimate", "denoise", "estimate_noise"),
+    "measurements": ("Measurements",),
+    "pipeline.check_table": ("check_table",),
+    "pipeline.denoise_table": ("denoise_table",),
+    "pipeline.draft_spec": ("draft_spec",),
+    "pipeline.run": ("run",),
+    "pipeline.table_form": ("recognise",),
+    "plan": ("JointPlan", "Plan", "make_joint_plan", "make_plan", "what_if"),
+    "prior": ("Prior",),
+    "spec": ("Spec",),
+    "tree": ("Tree",),
 }
 
 
 def __getattr__(name: str) -> Any:
     """A public name, imported when it is asked for: a command that needs no arrays starts without them."""
-    if name in HOME:
-        return getattr(import_module(HOME[name]), name)
+    home = next((module for module, names in HOME.items() if name in names), None)
+    if home is not None:
+        return getattr(import_module(f"attributary.{home}"), name)
     if name in __all__:
         return import_module(f"attributary.{name}")
     raise AttributeError(f"module 'attributary' has no attribute {name!r}")

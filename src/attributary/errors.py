@@ -4,6 +4,8 @@ Messages name arguments in backticks, as in `no_totals` or `levels=region,store`
 """
 
 import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import islice
 from json import JSONDecodeError
 from typing import Any
@@ -46,6 +48,18 @@ def brief(value: object, limit: int = 60) -> str:
     """The value as a message shows it: short, and quick to make, however large or deep the value is."""
     text = _BRIEF.repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A question in a message, with a blank behind it, where one of the names is nearly this one."""
+    close = get_close_matches(name, list(names), 1)
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
+def first_few(names: Iterable[str], most: int = 12) -> str:
+    """The first of some names, and how many more there are."""
+    every = list(names)
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
 def why_not_json(error: Exception) -> str:

@@ -29,11 +29,11 @@ from attributary.denoising.joint import joint_excess
 from attributary.denoising.quantile import level_of, quantile
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
-from attributary.tables.as_written import BESIDE
+from attributary.tables.as_written import BELOW, BESIDE, LEVELS, MEASURE, MEASURED, NEEDED
 from attributary.tables.table_columns import NAME as NOT_PRIVATE
-from attributary.tables.table_columns import SEEDED, arrow_table, mark, with_figures
+from attributary.tables.table_columns import SEEDED, arrow_table, mark, stacked, with_figures
 from attributary.tree import Tree
-from attributary.types import Arrow, Bools, Floats, Frame
+from attributary.types import Arrow, Bools, Floats, Frame, Record
 
 NODE = ("node", "parent", "level")
 USUAL = 0.95  # confidence
@@ -78,10 +78,7 @@ FIGURES = tuple(column.name for column in COLUMNS if not column.key)
 EXTRAS = {column.name: column for column in COLUMNS if column.key}  # that only estimates with a prior have
 OPTIONAL = (*FIGURES, *EXTRAS)
 FROM_PRIOR, ZERO = EXTRAS
-MEASURED, NEEDED = FIGURES[:2], FIGURES[2:6]
 ADDED = FIGURES[2:]  # beside figures that a user's table has already
-LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what is between their names
-MEASURE = "measure"  # the column that tells measures apart
 ANYTHING = ("count", "counts", "n", "num", "cnt", "dp_count", "total", "total_count")  # names that say little
 RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
 LARGEST = "largest"  # in the metadata: the most that one conversion adds, by measure
@@ -188,9 +185,7 @@ class Estimates(About):
     def from_columns(cls, tree: Tree, columns: Mapping[str, Any], known: About, **more: Any) -> "Estimates":
         """Columns in the tree's order, nan where there are none, and what is known about them."""
         absent = np.full(len(tree), np.nan)
-        figures: dict[str, Any] = {
-            name: tree.to_level_order(np.asarray(columns.get(name, absent), float)) for name in FIGURES
-        }
+        figures: Record = {name: tree.to_level_order(np.asarray(columns.get(name, absent), float)) for name in FIGURES}
         extras = {name: tree.to_level_order(columns[name]) for name in EXTRAS if name in columns}
         return cls(tree, **figures, extras=extras, **{**vars(known), **more})
 
@@ -305,7 +300,7 @@ class Estimates(About):
 # Writing.
 
 
-def figures_of(est: Estimate, confidence: float = USUAL) -> dict[str, Any]:
+def figures_of(est: Estimate, confidence: float = USUAL) -> Record:
     """The columns of an estimate in the tree's order, nan where there is nothing; those of EXTRAS with a prior."""
     noisy, variance = est.measurements.noisy, est.measurements.variance
     low, high = est.interval(confidence)
@@ -331,7 +326,7 @@ def user_frame(est: Estimate, confidence: float = USUAL, prefix: str = "") -> Fr
     if frame is None:
         raise ValueError("these figures are not from a table; est.table() has a row for each node")
     each = {f"{name}_": est.column(name) for name in names} or {"": est}
-    rows, columns = arrow_table(frame).num_rows, dict[str, Any]()
+    rows, columns = arrow_table(frame).num_rows, Record()
     for name, one in each.items():
         figures = figures_of(one, confidence)
         columns |= {prefix + name + key: figures[key][:rows] for key in figures if key not in MEASURED}
@@ -340,7 +335,7 @@ def user_frame(est: Estimate, confidence: float = USUAL, prefix: str = "") -> Fr
     return with_figures(frame, columns)
 
 
-def with_columns(table: Arrow, columns: dict[str, Any]) -> Arrow:
+def with_columns(table: Arrow, columns: Record) -> Arrow:
     """The Arrow table with these columns behind its own; nan becomes null."""
     import pyarrow as pa
 
@@ -385,18 +380,10 @@ def with_roles(
     return table.append_column(LEVELS, pa.DictionaryArray.from_arrays(codes, pa.array(paths, pa.string())))
 
 
-def by_measure(tables: dict[str, Any]) -> Arrow:
+def by_measure(tables: dict[str, Arrow]) -> Arrow:
     """The tables of several measures one below the other, with a column that tells them apart; one as it is."""
-    import pyarrow as pa
-
-    if len(tables) == 1:
-        return next(iter(tables.values()))
-    labelled = []
-    for name, table in tables.items():
-        names = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([name]))
-        labelled.append(table.add_column(0, MEASURE, names))
-    # Whole counts stand in one column with values, which are not whole.
-    return pa.concat_tables(labelled, promote_options="permissive").unify_dictionaries()
+    first = next(iter(tables.values()))
+    return first if len(tables) == 1 else stacked(tables, MEASURE, first.column_names[:1])
 
 
 def with_impressions(table: Arrow, impressions: Floats) -> Arrow:

@@ -101,16 +101,11 @@ def leaf_families(tree: Tree) -> list[tuple[Ints, Ints]]:
     parents = np.flatnonzero(size)
     leaves = np.add.reduceat(leaf.astype(np.int64), first[parents]) if parents.size else parents
     mixed = (leaves > 0) & (leaves < size[parents])
-    number = np.arange(len(tree)) if tree.order is None else tree.order
     if mixed.any() or leaf[tree.slice(0)].any():
         node = parents[np.argmax(mixed)] if mixed.any() else np.argmax(leaf)
         raise ValueError(
             "states are the leaves of a group, and a group has no other children; "
-            f"{tree.name(int(number[node]))} {'has both' if mixed.any() else 'is a leaf without a group above it'}"
+            f"{tree.name_at(int(node))} {'has both' if mixed.any() else 'is a leaf without a group above it'}"
         )
-    parents = parents[leaves > 0]
-    families = []
-    for each in np.unique(size[parents]).tolist():
-        here = parents[size[parents] == each]
-        families.append((number[here], number[first[here][:, None] + np.arange(each)]))
-    return families
+    of_size = {k: parents[(leaves > 0) & (size[parents] == k)] for k in np.unique(size[parents[leaves > 0]]).tolist()}
+    return [(tree.at(here), tree.at(first[here][:, None] + np.arange(k))) for k, here in of_size.items()]

@@ -145,9 +145,9 @@ def has_nodes(names: Sequence[str]) -> bool:
     return any(set(names) >= columns for columns in (set(NODE), {"estimate", "variance"}))
 
 
-def files_in(folder: str, command: str = "report") -> list[str]:
+def files_in(folder: str) -> list[str]:
     """The files of a folder that may be tables or plans, by name; the nodes of a plan belong to it."""
-    with readable(folder, TAKES[command]):
+    with readable(folder, TAKES["report"]):
         names = sorted(os.listdir(folder))
     shown = [name for name in names if not name.startswith(".") and not name.endswith(".nodes.parquet")]
     paths = [os.path.join(folder, name) for name in shown if name.endswith(".json") or by_name(name).format]

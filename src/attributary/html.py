@@ -12,7 +12,9 @@ UNSEEN = re.compile(f"[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
     """A table with words in its first column and figures in the others; notes stand below it."""
-    head = "".join(f'<th scope="col" style="text-align:{_side(i)}">{_text(h)}</th>' for i, h in enumerate(heads))
+    sides = ["left"] + ["right"] * (len(heads) - 1)
+    each = zip(heads, sides, strict=True)
+    head = "".join(f'<th scope="col" style="text-align:{side}">{_text(h)}</th>' for h, side in each)
     body = "".join(f"<tr>{''.join(_cell(i, cell) for i, cell in enumerate(row))}</tr>" for row in rows)
     below = "".join(f"<div>{_text(note, None)}</div>" for note in notes)
     title = f'<caption style="text-align:left;font-weight:600">{_text(caption, None)}</caption>'
@@ -29,10 +31,6 @@ def _cell(column: int, text: str) -> str:
     if column == 0:
         return f'<th scope="row" style="text-align:left;font-weight:400"><bdi>{_text(text)}</bdi></th>'
     return f'<td style="text-align:right;font-variant-numeric:tabular-nums">{_text(text)}</td>'
-
-
-def _side(column: int) -> str:
-    return "right" if column else "left"
 
 
 def _text(text: str, longest: int | None = LONGEST) -> str:

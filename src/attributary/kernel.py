@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 Function = Callable[..., Any]
@@ -40,6 +41,12 @@ def kernel(inner: bool = False, **options: Any) -> Callable[[Function], Function
     return compiled
 
 
+@cache
+def compiled(function: Function) -> Function:
+    """A function that runs in plain Python, too, as a kernel."""
+    return kernel(nogil=True)(function)
+
+
 def is_kept(function: Function) -> bool:
     """True if a kernel is compiled already, in this process or for it."""
     from pathlib import Path
@@ -62,3 +69,8 @@ def usable_threads() -> int:
     """The cores that this process may use, or fewer if they are limited."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, LIMIT.get() or cores)
+
+
+def memory_threads() -> int:
+    """The threads for what memory limits: more than eight do not make that faster."""
+    return min(usable_threads(), 8)

@@ -12,7 +12,7 @@ from attributary.noise import Entropy, NoiseShape, RandomisedResponse, shape_of
 from attributary.noise.blocks import BlockEntropy
 from attributary.tables.table_columns import SEEDED, arrow_table, together
 from attributary.tree import Tree
-from attributary.types import Floats, Frame, Ints
+from attributary.types import Floats, Frame, Ints, Record
 
 if TYPE_CHECKING:
     from attributary.plan import Plan
@@ -204,7 +204,7 @@ class Measurements:
             there = ", ".join(self.names) or "numbers" if self.noisy.ndim > 1 else "one alone"
             raise ValueError(f"there is no column {column!r}; the columns are {there}")
         j = self.names.index(column) if isinstance(column, str) else range(self.noisy.shape[1])[column]
-        one: dict[str, Any] = {
+        one: Record = {
             name: np.ascontiguousarray(values[:, j])
             for name in ("noisy", "variance", "freedom")
             if (values := getattr(self, name)) is not None and values.ndim > 1
@@ -329,7 +329,7 @@ def _least_freedom(one: Measurements, other: Measurements) -> Floats | None:
     return np.min(both, axis=0) if both else None
 
 
-def _shapes(one: Measurements, other: Measurements) -> dict[str, Any]:
+def _shapes(one: Measurements, other: Measurements) -> Record:
     """The shapes of two figures made one: of each node, that of the figure with the smaller variance."""
     same = one.shape == other.shape and one.code is None and other.code is None
     if same:

@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike
 
 from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.estimates import MEASURE, NEEDED, About, Estimates, has_measures, noted, with_columns
+from attributary.estimates import About, Estimates, has_measures, noted, with_columns
 from attributary.read_estimates import aligned, measure_names, rows_of_measure, tree_of
 from attributary.spec.measure import COUNT
 from attributary.tables import shown
+from attributary.tables.as_written import MEASURE, NEEDED
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 from attributary.types import Arrow, Floats
@@ -70,15 +71,11 @@ def ratios_table(estimates: dict[str, Estimate], confidence: float = 0.95) -> Ar
     """The Arrow table of what a conversion brings at each node, for each value; None without counts and values."""
     import pyarrow as pa
 
-    if COUNT not in estimates or len(estimates) == 1:
-        return None
     tables = []
-    for name, est in estimates.items():
-        if name != COUNT:
-            nodes = est.tree.table().add_column(0, MEASURE, pa.array([name + PER] * len(est.tree)))
-            of_nodes = ratio(est, estimates[COUNT], confidence)
-            tables.append(with_columns(nodes, dict(zip(NEEDED, of_nodes, strict=True))))
-    return noted(pa.concat_tables(tables), confidence=confidence)
+    for name, of in ratios_of(estimates, confidence).items():
+        nodes = of.tree.table().add_column(0, MEASURE, pa.array([name] * len(of)))
+        tables.append(with_columns(nodes, {key: of.tree.from_level_order(getattr(of, key)) for key in NEEDED}))
+    return noted(pa.concat_tables(tables), confidence=confidence) if tables else None
 
 
 def ratios_of(estimates: Mapping[str, Estimate], confidence: float = 0.95) -> dict[str, Estimates]:

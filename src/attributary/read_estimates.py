@@ -1,6 +1,7 @@
 """read_estimates: the estimates in a table, of one measure or of several, with the tree that its rows name."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +11,11 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.estimates import (
     ANYTHING,
-    BELOW,
     COLUMNS,
     FIGURES,
     FROM_PRIOR,
     IMPRESSIONS,
     LARGEST,
-    LEVELS,
-    MEASURE,
-    MEASURED,
-    NEEDED,
     NODE,
     OPTIONAL,
     USUAL,
@@ -32,12 +28,12 @@ from attributary.estimates import (
 )
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import place, shown
-from attributary.tables.as_written import PIVOT, UNNAMED
-from attributary.tables.table_columns import floats, is_text_type, of_label, words_of
-from attributary.tree import Family, Tree
+from attributary.tables.as_written import BELOW, LEVELS, MEASURE, MEASURED, NEEDED, PIVOT, UNNAMED
+from attributary.tables.table_columns import column, floats, is_text_type, of_label, plain, words_of
+from attributary.tree import Tree
 from attributary.tree.match import match, with_missing
-from attributary.tree.paths import RowError, text_labels
-from attributary.types import Arrow, Cells, Floats, Ints
+from attributary.tree.paths import refused, text_labels
+from attributary.types import Arrow, Cells, Floats, Ints, Record
 
 OFF = 0.02  # of a standard deviation: estimates of a whole family add up
 MANY = 100  # values of a column that are no measures any more
@@ -50,8 +46,8 @@ def read_estimates(table: Arrow, path: str, levels: list[str] | None = None, row
     """
     tree = tree_of(table, path, levels, rows)
     there = {name: floats(table, name, path, rows) for name in OPTIONAL if name in table.column_names}
-    for column in (column for column in COLUMNS if column.rule and column.name in there):
-        _refuse(~column.holds(there), there[column.name], f"{column.name} is {column.rule}", path, rows)
+    for each in (each for each in COLUMNS if each.rule and each.name in there):
+        _refuse(~each.holds(there), there[each.name], f"{each.name} is {each.rule}", path, rows)
     known = about(table.schema.metadata)
     if len(tree) != table.num_rows:
         if not set(MEASURED) <= set(there) or FROM_PRIOR in there:
@@ -99,7 +95,7 @@ def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str,
     more = (0, len(made) - len(tree))
     values = {name: np.pad(a, more, constant_values=new.get(name, np.nan)) for name, a in there.items()}
     x, var, low, high = (made.to_level_order(values[name]) for name in NEEDED)
-    for family in (Family(made, level) for level in range(made.depth - 1)):
+    for family in made.families():
         p, c = family.parent, family.children
         add = np.isnan(x[c])
         number = family.sum(1.0 * add)
@@ -189,11 +185,9 @@ def measure_names(table: Arrow, path: str) -> Cells:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    cells = table.column(MEASURE)
+    cells = plain(table.column(MEASURE))
     if pa.types.is_nested(cells.type):
         raise InputError(f"{shown(path)}: column {MEASURE!r} is {cells.type}; measures have names")
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
     cells = pc.fill_null(cells.cast(pa.string()), "")
     empty = pc.index(cells, "").as_py()
     if empty >= 0:
@@ -221,7 +215,7 @@ def aligned(est: Estimates, tree: Tree, name: str, first: str, path: str) -> Est
         place_of = match(tree, est.tree.table()).node
         alike = bool((place_of >= 0).all())
     elif alike:
-        place_of = np.arange(len(tree)) if tree.order is None else np.argsort(tree.order)
+        place_of = np.argsort(tree.at(np.arange(len(tree))))
         alike = np.array_equal(tree.family, est.tree.family)
     if not alike:
         raise InputError(
@@ -234,7 +228,7 @@ def aligned(est: Estimates, tree: Tree, name: str, first: str, path: str) -> Est
         there[place_of] = est.tree.from_level_order(values)
         return there
 
-    columns: dict[str, Any] = {name: moved(getattr(est, name)) for name in FIGURES}
+    columns: Record = {name: moved(getattr(est, name)) for name in FIGURES}
     columns["extras"] = {name: moved(values) for name, values in est.extras.items()}
     columns["impressions"] = None if est.impressions is None else moved(est.impressions)
     return replace(est, tree=tree, **columns)
@@ -244,7 +238,7 @@ def tree_of(table: Arrow, path: str, levels: list[str] | None, rows: Ints | None
     """The tree that a table's rows name, in their order."""
     names = table.column_names
     ours = set(NODE) <= set(names)
-    try:
+    with refused(path, rows):
         if ours and levels is None:
             levels = label_columns(names)
             if not levels:
@@ -252,42 +246,22 @@ def tree_of(table: Arrow, path: str, levels: list[str] | None, rows: Ints | None
                 if not (node == np.arange(len(node))).all() or not (parent == np.round(parent)).all():
                     raise InputError(f"{shown(path)}: nodes are numbered 0, 1, 2 … in the order of their rows")
                 return Tree.from_parents(parent.astype(np.int64))
-        levels = levels or stated_levels(table)
-        if levels is None:
-            return _by_place(table, path)
-        return Tree.from_paths(
-            _labels(table, levels, path), levels, fill=PIVOT in (table.schema.metadata or {}), totals=None
-        )
-    except RowError as error:
-        whole = "" if rows is None else "of the rows of its measure, "
-        raise InputError(f"{_where(path, error.row, rows)}: {whole}{error.rule}") from error
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(f"{shown(path)}: {error}") from error
-
-
-def _by_place(table: Arrow, path: str) -> Tree:
-    """The tree of the columns before the figures, if it has one node for each row; else they are asked for."""
-    levels = label_columns(table.column_names)
-    try:
+        if levels := levels or stated_levels(table):
+            fill = PIVOT in (table.schema.metadata or {})
+            return Tree.from_paths(_labels(table, levels, path), levels, fill=fill, totals=None)
+    levels = label_columns(names)
+    with suppress(ValueError):  # the columns before the figures, if they name one node for each row
         tree = Tree.from_paths(_labels(table, levels, path), levels, totals=None)
         if len(tree) == table.num_rows:
             return tree
-    except ValueError:
-        pass
     raise InputError(f"{shown(path)} does not say which columns name a node; give them with `levels`, top to bottom")
 
 
 def _labels(table: Arrow, levels: list[str], path: str) -> Arrow:
     import pyarrow as pa
 
-    missing = next((name for name in levels if name not in table.column_names), None)
-    if missing is not None:
-        raise InputError(
-            f"{shown(path)} has no column {missing!r}; its columns are {', '.join(table.column_names)}: give those "
-            "that name a node with `levels`, top to bottom"
-        )
+    for name in levels:
+        column(table, name, path)  # or an error that tells what there is
     return pa.table({name: text_labels(table, name) for name in levels})
 
 

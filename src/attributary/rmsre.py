@@ -10,7 +10,7 @@ true counts are known, the squared error:
 """
 
 from collections.abc import Callable
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,23 +61,44 @@ class Pooled(TypedDict, total=False):
     metric: Metric
 
 
+class Errors(NamedTuple):
+    """RMSRE_τ of each level, of the tree, of each root's own tree in level order, and of each node."""
+
+    levels: Floats
+    tree: float
+    roots: Floats
+    nodes: Floats
+
+
+def errors(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Errors:
+    """All of them at once."""
+    error, weight = _per_node(tree, count, variance, tau, **pooled)
+    of_levels = _means(error**2, weight, tree.level, tree.depth)
+    whole = float(np.sqrt(np.nanmean(of_levels)))
+    return Errors(np.sqrt(of_levels), whole, _roots(tree, error, weight), error)
+
+
 def levels(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each level; nan for one without weight."""
-    squared, weight, level = _per_node(tree, count, variance, tau, **pooled)
-    return np.sqrt(_means(squared, weight, level, tree.depth))
+    error, weight = _per_node(tree, count, variance, tau, **pooled)
+    return np.sqrt(_means(error**2, weight, tree.level, tree.depth))
 
 
 def tree(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> float:
     """RMSRE_τ(T): the root mean square over the levels that have weight."""
-    squared, weight, level = _per_node(tree, count, variance, tau, **pooled)
-    return float(np.sqrt(np.nanmean(_means(squared, weight, level, tree.depth))))
+    error, weight = _per_node(tree, count, variance, tau, **pooled)
+    return float(np.sqrt(np.nanmean(_means(error**2, weight, tree.level, tree.depth))))
 
 
 def roots(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each root's own tree, in level order; its levels are those that it has."""
-    squared, weight, level = _per_node(tree, count, variance, tau, **pooled)
+    return _roots(tree, *_per_node(tree, count, variance, tau, **pooled))
+
+
+def _roots(tree: Tree, error: Floats, weight: Floats) -> Floats:
     number = int(tree.first[0])
-    means = _means(squared, weight, tree.root * tree.depth + level, number * tree.depth).reshape(number, tree.depth)
+    group = tree.root * tree.depth + tree.level
+    means = _means(error**2, weight, group, number * tree.depth).reshape(number, tree.depth)
     present = ~np.isnan(means)
     with np.errstate(invalid="ignore"):
         mean: Floats = np.sqrt(np.where(present, means, 0).sum(axis=1) / present.sum(axis=1))
@@ -91,15 +112,20 @@ def _per_node(
     tau: float,
     weights: ArrayLike | None = None,
     metric: Metric = weights,
-) -> tuple[Floats, Floats, NDArray[np.int32]]:
+) -> tuple[Floats, Floats]:
     error = np.broadcast_to(nodes(count, variance, tau, metric), len(tree))
-    weight = np.ones(len(tree)) if weights is None else np.asarray(weights, np.float64)
+    return error, checked_weights(tree, np.ones(len(tree)) if weights is None else weights)
+
+
+def checked_weights(tree: Tree, weights: ArrayLike) -> Floats:
+    """Weights of the nodes as numbers; whatever makes no sense is refused."""
+    weight: Floats = np.asarray(weights, np.float64)
     if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
         raise ValueError(
             f"weights are one number, 0 or more, for each of the {len(tree)} nodes, and not all 0; "
             f"got {weight.size} numbers that sum to {weight.sum()}"
         )
-    return error**2, weight, tree.level
+    return weight
 
 
 def _means(squared: Floats, weight: Floats, group: NDArray[np.integer], groups: int) -> Floats:

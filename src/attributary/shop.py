@@ -43,20 +43,24 @@ def shop(rows: int = ROWS, seed: int = 0) -> Shop:
     draw = generated.generator(DRAWS, seed, 0).random
     users = max(1, round(USERS * rows))
     user = (users * draw(rows) ** 1.5).astype(np.int64)
-    location = _locations(draw(users))[user]
+    people = np.cumsum(np.exp(0.6 * generated.fixed_normal("people", len(LOCATIONS))))
+    location = np.searchsorted(people, draw(users) * people[-1], side="right")[user]
     time = _times(draw(rows), draw(rows))
     twin = 1 + np.flatnonzero(draw(rows - 1) < TWINS)
     user[twin], location[twin], time[twin] = user[twin - 1], location[twin - 1], time[twin - 1]
     campaign = _campaigns(location, draw(rows))
     buyer, bought = _conversions(user, campaign, time, users, draw)
     value = generated.amounts(draw(len(bought)))
-    return Shop(_impressions(user, campaign, location, time, rows, seed), _bought(buyer, bought, value, rows, seed))
+    where = {"campaign": _named(CAMPAIGNS, campaign), "location": _named(LOCATIONS, location)}
+    what = {"day": _named(DAYS, bought // DAY % 7), "value": value}
+    return Shop(
+        _log(time, rows, seed, user=_user_names(user), **where, time=_clock(time)),
+        _log(bought, rows, seed, user=_user_names(buyer), time=_clock(bought), **what),
+    )
 
 
-def _locations(u: Floats) -> Ints:
-    people = np.cumsum(np.exp(0.6 * generated.fixed_normal("people", len(LOCATIONS))))
-    where: Ints = np.searchsorted(people, u * people[-1], side="right")
-    return where
+def _named(labels: tuple[str, ...], code: Ints) -> Arrow:
+    return pa.array(labels).take(pa.array(code))
 
 
 def _times(u: Floats, v: Floats) -> Ints:
@@ -95,26 +99,10 @@ def _conversions(user: Ints, campaign: Ints, time: Ints, users: int, draw: Any) 
     return buyer, np.concatenate([bought, soon, _times(draw(unseen), draw(unseen))])
 
 
-def _impressions(user: Ints, campaign: Ints, location: Ints, time: Ints, rows: int, seed: int) -> Arrow:
-    order = np.argsort(time, kind="stable")
-    columns = {
-        "user": _user_names(user[order]),
-        "campaign": pa.array(CAMPAIGNS).take(pa.array(campaign[order])),
-        "location": pa.array(LOCATIONS).take(pa.array(location[order])),
-        "time": pa.array(_clock(time[order])),
-    }
-    return pa.table(columns).replace_schema_metadata(generated.label("shop", rows, seed))
-
-
-def _bought(buyer: Ints, time: Ints, value: Floats, rows: int, seed: int) -> Arrow:
-    order = np.argsort(time, kind="stable")
-    columns = {
-        "user": _user_names(buyer[order]),
-        "time": pa.array(_clock(time[order])),
-        "day": pa.array(DAYS).take(pa.array(time[order] // DAY % 7)),
-        "value": pa.array(value[order]),
-    }
-    return pa.table(columns).replace_schema_metadata(generated.label("shop", rows, seed))
+def _log(when: Ints, rows: int, seed: int, **columns: Any) -> Arrow:
+    """A table in the order of time."""
+    order = pa.array(np.argsort(when, kind="stable"))
+    return pa.table(columns).take(order).replace_schema_metadata(generated.label("shop", rows, seed))
 
 
 def _clock(second: Ints) -> NDArray[np.datetime64]:

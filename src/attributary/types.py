@@ -2,23 +2,22 @@
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Values: TypeAlias = NDArray[Any]  # of any type
-Keys = NDArray[np.uint64]  # (n, 2): the high and the low half of each 128-bit key
+Record: TypeAlias = dict[str, Any]  # an object of TOML or JSON, or a row, by the names of its values
+Frame: TypeAlias = Any  # of Arrow, pandas, polars or DuckDB, or a dictionary of columns
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
+    Floats: TypeAlias = NDArray[np.float64]
+    Ints: TypeAlias = NDArray[np.int64]
+    Bools: TypeAlias = NDArray[np.bool_]
+    Values: TypeAlias = NDArray[Any]  # of any type
+    Keys: TypeAlias = NDArray[np.uint64]  # (n, 2): the high and the low half of each 128-bit key
     Arrow: TypeAlias = pa.Table
     Cells: TypeAlias = pa.ChunkedArray  # or pa.Array
-else:  # Arrow is imported where it is used
-    Arrow = Cells = object
-
-Frame: TypeAlias = Any  # of Arrow, pandas, polars or DuckDB, or a dictionary of columns
+else:  # NumPy and Arrow are imported where they are used: --help needs neither
+    Floats = Ints = Bools = Values = Keys = Arrow = Cells = object
 
 COUNT = "count"  # the measure that counts conversions, and that of tables which name none

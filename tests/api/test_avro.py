@@ -23,7 +23,7 @@ from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.avro_blocks import BYTES, LONG, record_fields
 from attributary.api.ara.wire.payload import Contribution
 from attributary.errors import InputError
-from support.browser_reports import batch
+from support.browser_reports import batch, read_reports
 from support.effort import examples
 from support.vectors import vectors
 
@@ -87,7 +87,7 @@ def test_reports_are_written_and_read(folder: Path, given: list[tuple[str, bytes
     path = folder / "reports.avro"
     reports = [Report(*row) for row in given]
     avro.write_reports(str(path), reports)
-    assert list(avro.read_reports(str(path))) == reports
+    assert read_reports(str(path)) == reports
     assert fast(path) == [{"payload": p, "key_id": k, "shared_info": s} for s, p, k in given]
 
 
@@ -311,7 +311,7 @@ def test_reports_that_are_mostly_padding_are_read_however_well_they_pack(
         content += part[len(a_file(b"", 0, codec=codec)) - 18 :] if content else part
         assert codec != "zstandard" or len(data) > 200 * len(packed(data, codec)) or in_block == 1
     path.write_bytes(content)
-    assert list(avro.read_reports(str(path))) == reports
+    assert read_reports(str(path)) == reports
     sizes = [(count, size) for _, count, size in avro.report_blocks(str(path))]
     assert sum(count for count, _ in sizes) == 60 and sum(size for _, size in sizes) > 60 * 40_000
     sums = aggregation.add_up([str(path)], np.array([[0, i + 1] for i in range(60)], np.uint64))
@@ -333,7 +333,7 @@ def test_harmful_files_are_refused(name: str, folder: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match=message):
-            list(avro.read_reports(str(path)))
+            read_reports(str(path))
         assert tracemalloc.get_traced_memory()[1] < 2**30
     finally:
         tracemalloc.stop()
@@ -371,7 +371,7 @@ def test_markers_without_end_are_passed_over_in_proportion(folder: Path) -> None
 READERS: list[Callable[[str], Any]] = [
     avro.read_domain,
     avro.read_results,
-    lambda path: list(avro.read_reports(path)),
+    read_reports,
 ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from attributary.cli import progress
+from attributary.cli import printing
 from attributary.cli.print_results import print_counts
 from attributary.logs import count
 from attributary.logs.counts import Counts
@@ -157,7 +157,7 @@ def test_interrupted_while_counting_leaves_the_old_file(folder: Path) -> None:
     (folder / "temp").mkdir()
     code = """
 import signal, sys
-from attributary.cli import main, progress
+from attributary.cli import main, printing
 from attributary.logs import duckdb
 duckdb._rows = lambda files: '(SELECT i AS "user", i AS time, i AS campaign, i AS day FROM range(1000000000000) t(i))'
 class Bar:
@@ -170,7 +170,7 @@ class Bar:
         self.reports += 1
         if self.reports == 5:
             signal.raise_signal(signal.SIGINT)
-progress.reading_bar = lambda show, rows: Bar()
+printing.reading_bar = lambda show, rows: Bar()
 main(sys.argv[1:])
 """
     args = [sys.executable, "-c", code, "count", "spec.toml", "-o", "out.csv", "--temp", "temp"]
@@ -186,11 +186,11 @@ def test_the_bar_shows_rows_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
 
     clock = iter(range(10**9))
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(printing.time, "perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with progress.reading_bar(True, lambda: 1_000_000) as report:
+    with printing.reading_bar(True, lambda: 1_000_000) as report:
         for share in (None, 0.1, 0.2, 0.9):
             report("counting impressions", share)
     assert "counting impressions" in sys.stderr.getvalue() and "rows per second" in sys.stderr.getvalue()  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from attributary.cli.generate import FORMATS, KINDS
-from attributary.cli.progress import writing_bar
+from attributary.cli.printing import writing_bar
 from attributary.paper import FORMATS as KNOWN_FORMATS
 from attributary.paper import KINDS as KNOWN_KINDS
 from attributary.paper import generate
@@ -75,11 +75,11 @@ def test_mistakes_are_told_in_a_line(
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     code = """
 import contextlib, signal, sys
-from attributary.cli import main, progress
+from attributary.cli import main, printing
 @contextlib.contextmanager
 def writing_bar(rows, show):
     yield lambda added: signal.raise_signal(signal.SIGINT)  # as the first rows are written
-progress.writing_bar = writing_bar
+printing.writing_bar = writing_bar
 main(sys.argv[1:])
 """
     args = [sys.executable, "-c", code, "generate", "camb", "--rows", "20000", "-o", str(tmp_path)]

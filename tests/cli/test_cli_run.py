@@ -18,6 +18,7 @@ import attributary
 from attributary.explore import open_session
 from attributary.logs.count import count
 from attributary.measurements import Measurements
+from attributary.pipeline.run_by_root import Groups
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
@@ -239,17 +240,16 @@ def test_of_two_runs_into_one_new_folder_at_once_one_is_refused(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the first counts, another thread, as another process would, runs into the same folder."""
-    out, refused = tmp_path / "run", []
-    real = count
+    out, refused, real = tmp_path / "run", [], Groups.of
 
     def while_another_runs(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr("attributary.pipeline.run.count", real)
+        monkeypatch.setattr(Groups, "of", real)
         thread = threading.Thread(target=lambda: refused.append(run(shop / "spec.toml", "-o", out)))
         thread.start()
         thread.join()
         return real(*args, **options)
 
-    monkeypatch.setattr("attributary.pipeline.run.count", while_another_runs)
+    monkeypatch.setattr(Groups, "of", while_another_runs)
     run(shop / "spec.toml", "-o", out, "-q")
     assert [result.exit_code for result in refused] == [75]
     assert os.listdir(tmp_path) == ["run"] and not [name for name in os.listdir(out) if name.startswith(".")]

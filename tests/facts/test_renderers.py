@@ -21,10 +21,11 @@ import pytest
 import attributary as attributary_package
 from attributary import Measurements, Plan, Tree, denoise, rmsre
 from attributary.cli.printing import plain
-from attributary.estimates import ADDED, MEASURED, plausibility
+from attributary.estimates import ADDED, plausibility
 from attributary.explore import Session, open_session
 from attributary.facts import numerals
 from attributary.pipeline.run import run
+from attributary.tables.as_written import MEASURED
 from support.command import attributary
 from support.explored import client
 

@@ -1,5 +1,6 @@
 """Plans for W3C Attribution: splits are exact, near the best of a grid, and the scheme is chosen by its costs."""
 
+from dataclasses import replace
 from itertools import product
 from math import gcd
 from typing import Any
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 from attributary import Plan, Spec, Tree, budget, make_plan, prior
+from attributary.api.w3c.proposals import judge, with_credits
 from attributary.api.w3c.schemes import micro_of, report_bytes, report_kinds
 from attributary.errors import InputError
+from attributary.plan.problem import Problem
 from attributary.prior import Prior
 from attributary.spec.measure import MICRO
 from support.command import attributary
@@ -267,3 +270,24 @@ def test_a_scheme_that_measures_nothing_of_some_nodes_costs_an_endless_error_in_
     worst = (plan.schemes[0].model_copy(update={"error": np.inf}), *plan.schemes[1:])
     again = Plan.from_json(plan.model_copy(update={"schemes": worst}).to_json())
     assert again.schemes == worst
+
+
+@pytest.mark.parametrize("scheme", ["B", "C"])
+@pytest.mark.parametrize("weigh", ["nodes", "counts"])
+def test_credits_are_judged_as_plans_are(scheme: str, weigh: str) -> None:
+    """What candidates are judged by, on classes of nodes, is what `budget.expected` says of all nodes."""
+    asks = spec(scheme, day=True, weights=weigh, split_by="campaign")
+    tree, known = forest(asks, 5)
+    q, rng = Problem.of(asks, tree, known), np.random.default_rng(0)
+    counts = known.mean if weigh == "counts" else None
+    for _ in range(5):
+        number = int(rng.integers(3, 15))
+        asked = replace(q, spec=with_credits(asks, number))
+        rows = rng.multinomial(number - 1, [0.3, 0.4, 0.3], 4)
+        rows[:, -1] += 1
+        budgets = tree.spread(rows, rest=True) * (asked.spec.epsilon / number)
+        here = budget.expected(tree, known.mean, asked.spec.noise_model.variance(budgets), asks.tau, weights=counts)
+        assert judge(q, counts, own=True)(asked, rows) == pytest.approx(here.roots, rel=1e-9)
+        budgets = tree.spread(np.broadcast_to(rows[0], (4, 3)), rest=True) * (asked.spec.epsilon / number)
+        here = budget.expected(tree, known.mean, asked.spec.noise_model.variance(budgets), asks.tau, weights=counts)
+        assert judge(q, counts)(asked, rows[:1]) == pytest.approx([here.tree], rel=1e-9)

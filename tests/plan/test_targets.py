@@ -381,3 +381,11 @@ def test_targets_hold_for_what_if() -> None:
     assert longer.measures == again.measures and longer.expected == again.expected
     assert fewer.levels == ("a", "day") and [target.name for target in fewer.spec.targets] == ["a"]
     assert fewer.expected.levels[0].error.plan <= 0.05 * 1.001
+
+
+def test_a_level_is_kept_in_a_plan_for_what_is_learned_without_bounds() -> None:
+    tree = Tree.from_paths({"a": ["x", "x", "y", "y", "y"], "b": list("pqpqr")}, ["a", "b"])
+    asked = Spec(epsilon=4, guard="none", attribute=[{"name": "a"}, {"name": "b"}])
+    prior = Prior(tree.roll_up(np.array([40.0, 8, 90, 11, 4])), None, True)
+    kept = make_plan(asked, tree, prior, keep=["a"], learn=True)
+    assert kept.default[0] >= 0.25 * asked.budget

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attributary.api.ara.wire import encryption
+from attributary.api.ara.wire import avro, encryption
 from attributary.api.ara.wire.aggregatable_report import Report, build
+from attributary.api.ara.wire.avro_blocks import Damaged
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo
+from attributary.errors import InputError
 
 PRIVATE = bytes(range(32))
 HOUR = 1_234_486_800
@@ -30,6 +32,17 @@ def report(number: int, contributions: Sequence[tuple[int, ...]], sealed: bool =
     """A report of (key, value) or (key, value, filtering id), in the clear or encrypted for PRIVATE."""
     public = encryption.public_key(PRIVATE) if sealed else None
     return build([Contribution(*row) for row in contributions], info(number, **members), public)
+
+
+def read_reports(path: str) -> list[Report]:
+    """The reports of an Avro file; an InputError where one is damaged."""
+    (file,), made = avro.named_files(path, "reports"), []
+    for row in avro.rows_or_damage(file, [at for at, _, _ in avro.report_blocks(file)]):
+        if isinstance(row, Damaged):
+            raise InputError(str(row))
+        payload, key_id, text = row
+        made.append(Report(text.decode(errors="replace"), payload, key_id.decode(errors="replace")))
+    return made
 
 
 def batch(rows: Iterable[Sequence[tuple[int, ...]]], **options: Any) -> list[Report]:

@@ -68,7 +68,7 @@ def clients(plan: "Plan | JointPlan", **wishes: Any) -> "Clients":
 
 def _refuse_other_noise(plan: "Plan") -> None:
     terms, noise = api_of(plan.spec).terms, plan.spec.noise
-    added = with_its_defaults({"api": plan.spec.api})["noise"]
+    added = with_its_defaults({"api": dict(plan.spec.api or ())})["noise"]
     if noise != added:
         raise InputError(
             f'a plan for the {terms.title} has noise = "{added}"; this one has "{noise}": make a new plan, as its '

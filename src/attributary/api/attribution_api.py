@@ -151,15 +151,6 @@ class AttributionApi(ABC):
         messages call the plan.
         """
 
-    def aggregate(
-        self,
-        plan: Plan | JointPlan | None,
-        reports: str | Sequence[str],
-        domain: Any,
-        ledger: str | None = None,
-        *,
-        output: str,
-        **options: Any,
-    ) -> Aggregation:
-        """What a local aggregation service makes of reports; an InputError where there is none for this API."""
+    def aggregate(self, *given: Any, **options: Any) -> Aggregation:
+        """What a local aggregation service makes of reports, given as in `api.aggregate`; an InputError without one."""
         raise InputError(f"there is no local aggregation service for the {self.terms.title}")

@@ -1,28 +1,19 @@
 """sites: where a page or a server stands, as browsers tell sites apart."""
 
-import ipaddress
 import re
-import unicodedata
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
+
+import pydantic_core  # whose addresses are those of the WHATWG's standard, as browsers have it
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
-SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-WEB = re.compile(
-    r"(?P<scheme>https?):[/\\]*(?:(?P<user>[^/?#\\]*)@)?(?P<host>\[[0-9a-f:.]+\]|[^/?#\\@:\[\]]+)"
-    r"(?::(?P<port>[0-9]*))?(?P<rest>[/?#\\].*)?",
-    re.IGNORECASE | re.DOTALL,
-)
+SHORT_HOST = re.compile(r"[^/\\?#]*+[/\\]*+[^/\\?#]{0,1024}+(?:[/\\?#].*)?", re.DOTALL)  # as it is written
+BARE_HOST = re.compile(r"\[[0-9a-fA-F:.]+\]|[^\x00-\x20/\\?#@:\[\]]+")
 LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-LINE_BREAKS = str.maketrans("", "", "\t\r\n")  # which browsers pass over, wherever they are
-BLANK = "".join(map(chr, range(33)))  # and these at both ends
 LONGEST_KEPT, LONGEST_HOST = 1024, 253  # characters
 DEFAULT_PORT = {"https": 443, "http": 80}
-JOINERS = "\u200c\u200d"  # unseen as well, yet parts of names
 
 
 class Url(NamedTuple):
@@ -42,19 +33,17 @@ def parse_url(text: str) -> Url | None:
 
 
 def _parse(text: str) -> Url | None:
-    text = text.translate(LINE_BREAKS).strip(BLANK)
-    if not SCHEME.match(text):
+    try:
+        url = pydantic_core.Url(text)
+    except ValueError:
         return None
-    match = WEB.fullmatch(text)
-    if not match:
-        web = text.lower().startswith(("http:", "https:"))
-        return None if web else Url("null", "null", False, False, trustworthy=False)
-    scheme, host, digits = match["scheme"].lower(), parse_host(match["host"]), (match["port"] or "").lstrip("0")
-    port = int(digits[:6] or 0) if match["port"] else DEFAULT_PORT[scheme]
-    if host is None or port > 65535:
+    scheme, host = url.scheme, url.host or ""
+    if scheme not in DEFAULT_PORT:
+        return Url("null", "null", False, False, trustworthy=False)
+    if not SHORT_HOST.fullmatch(text) or not _is_host(host):
         return None
-    port_text = "" if port == DEFAULT_PORT[scheme] else f":{port}"
-    more = bool(match["user"]) or (match["rest"] or "/") not in ("/", "\\")
+    port_text = "" if url.port == DEFAULT_PORT[scheme] else f":{url.port}"
+    more = bool(url.username or url.password or url.path != "/") or (url.query, url.fragment) != (None, None)
     registrable = registrable_domain(host)
     domain = registrable or host  # what has none is its own site
     return Url(
@@ -68,6 +57,18 @@ def _parse(text: str) -> Url | None:
 
 
 _kept = lru_cache(maxsize=4096)(_parse)  # the same few addresses come again and again
+
+
+def _is_host(name: str) -> bool:
+    """Whether a server can be called so: the standard takes longer names and odder labels."""
+    labels = name.removesuffix(".").split(".")
+    return len(name) <= LONGEST_HOST and (name.startswith("[") or all(map(LABEL.fullmatch, labels)))
+
+
+def parse_host(text: str) -> str | None:
+    """A host's name in small letters and ASCII, or its number in the usual form; None where it is none."""
+    url = parse_url(f"https://{text}") if BARE_HOST.fullmatch(text) else None
+    return None if url is None else url.origin.removeprefix("https://")
 
 
 def registrable_domain(host: str) -> str | None:
@@ -96,60 +97,3 @@ def is_local(host: str) -> bool:
 
 def _is_address(host: str) -> bool:
     return host.startswith("[") or host.rpartition(".")[2].isdigit()
-
-
-def parse_host(text: str) -> str | None:
-    """A host's name in small letters and ASCII, or its number in the usual form; None where it is none."""
-    if text.startswith("["):
-        return _ipv6(text[1:-1])
-    host = _ascii(text) if len(text) <= LONGEST_KEPT else None
-    labels = host.removesuffix(".").split(".") if host else [""]
-    if host is None or len(host) > LONGEST_HOST or not all(map(LABEL.fullmatch, labels)):
-        return None
-    return _ipv4(labels) if NUMBER.fullmatch(labels[-1]) else host
-
-
-def _ascii(text: str) -> str | None:
-    """A host's name as it is looked up: %-codes decoded, letters made small, others than ASCII in punycode."""
-    try:
-        text = unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        return None
-    if text.isascii():
-        return text.lower()
-    whole = unicodedata.normalize("NFKC", text)
-    small = unicodedata.normalize("NFKC", "".join(c.lower() for c in whole if c in JOINERS or not _is_unseen(c)))
-    if any(unicodedata.category(c) in ("Cc", "Cn", "Co", "Cs") or c == "\ufffd" for c in small):
-        return None
-    labels = small.replace("\u3002", ".").split(".")
-    return ".".join(label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels)
-
-
-def _is_unseen(c: str) -> bool:
-    return unicodedata.category(c) == "Cf" or 0xFE00 <= ord(c) <= 0xFE0F  # soft hyphens, variation selectors
-
-
-def _ipv4(labels: list[str]) -> str | None:
-    """An address of up to four numbers, of which the last fills what is left: 127.1 is 127.0.0.1."""
-    *first, last = (_number(label) for label in labels)
-    if len(labels) > 4 or any(n is None or n > 255 for n in first) or last is None or last >= 256 ** (5 - len(labels)):
-        return None
-    return str(ipaddress.IPv4Address(last + sum((n or 0) << 8 * (3 - i) for i, n in enumerate(first))))
-
-
-def _number(text: str) -> int | None:
-    """A part of an address: hexadecimal after 0x, octal after 0, else decimal."""
-    base = 16 if text.startswith("0x") else 8 if text.startswith("0") else 10
-    try:
-        return int(text.removeprefix("0x") or "0", base) if NUMBER.fullmatch(text) else None
-    except ValueError:
-        return None
-
-
-def _ipv6(text: str) -> str | None:
-    try:
-        address = ipaddress.IPv6Address(text)
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped
-    return f"[{address}]" if mapped is None else f"[::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}]"

@@ -16,7 +16,6 @@ from attributary.browsers.ara_storage import (
     Admission,
     Attribution,
     Conversion,
-    Place,
     Storage,
     Stored,
     attribution,
@@ -115,7 +114,8 @@ class Client:
         last = self._storage.last if until is None else until
         if last is not None:
             self.advance(max(last, self._time) if until is None else until)
-        return self._storage.take_sent()
+        sent, self._storage.sent = self._storage.sent, []
+        return sent
 
 
 # The same headers come again and again, and those that are not huge are kept.
@@ -138,11 +138,11 @@ def attribute(
     The order is that of the specification. Once the filters of the whole trigger match, the other sources are gone,
     whatever comes of it. Event-level reports are not made; that one would be made counts for the reporting origins.
     """
-    trigger, destination, time = of.trigger, of.destination, of.time
-    why, stored = _matching(trigger, (destination, of.reporting_origin), time, storage)
+    trigger = of.trigger
+    why, stored = _matching(of, storage)
     if stored is None:
         return why, None, None
-    age = (time - stored.time) / 1000
+    age = (of.time - stored.time) / 1000
     event = _event(stored, age, trigger)
     dedup = _first(stored.data, age, trigger.aggregatable_deduplication_keys)
     once = dedup.deduplication_key if dedup else None
@@ -151,7 +151,7 @@ def attribute(
     if (event or not why) and storage.too_many_reporters(stored, of):
         why = "trigger-reporting-origin-limit" if why in ("", NOT_REGISTERED) else why
     elif event and _event_fits(stored, age, event):
-        storage.hold_event(stored, destination)
+        storage.count(stored, of.destination)
     named = _first(stored.data, age, trigger.named_budgets)
     name = named.name if named else None
     spent = sum(contribution.value for contribution in made)
@@ -174,16 +174,17 @@ def asks(trigger: Trigger) -> bool:
     return bool(trigger.aggregatable_trigger_data) or any(one.values for one in trigger.aggregatable_values)
 
 
-def _matching(trigger: Trigger, place: Place, time: int, storage: Storage) -> tuple[str, Stored | None]:
+def _matching(of: Conversion, storage: Storage) -> tuple[str, Stored | None]:
     """The source that a trigger is attributed to, where it passes the filters; or why there is none."""
-    if not asks(trigger) and not trigger.event_trigger_data:
+    if not asks(of.trigger) and not of.trigger.event_trigger_data:
         return NOT_REGISTERED, None
-    stored = storage.best(place)
-    if stored is None:
+    if not (matching := storage.matching(of)):
         return "trigger-no-matching-source", None
-    if not matches(stored.data, (time - stored.time) / 1000, trigger.filters):
+    stored, *others = matching
+    if not matches(stored.data, (of.time - stored.time) / 1000, of.trigger.filters):
         return "trigger-no-matching-filter-data", None
-    storage.keep_only(stored, place)
+    for other in others:
+        other.alive = False
     return "", stored
 
 

@@ -4,10 +4,8 @@ Reports are in the clear until they are sent: real ones, and the null reports th
 """
 
 import uuid
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple
 
@@ -157,22 +155,11 @@ class Stored:
     event_reports: list[tuple[int, int]] = field(default_factory=list)  # the end of its window, and its priority
     event_deduplication_keys: set[int] = field(default_factory=set)
     deduplication_keys: set[int] = field(default_factory=set)
-    attributions: list[int] = field(default_factory=list)
-    alive: bool = True  # whether a trigger may be attributed to it
-    covers: bool = True  # whether its destinations count, which they do until it expires, alive or not
+    alive: bool = True  # whether a trigger may be attributed to it; its destinations count until it expires
 
     @property
     def sites(self) -> tuple[str, str]:
         return (self.site, self.reporting_site)
-
-    @property
-    def reporter(self) -> tuple[str, str]:
-        return (self.reporting_site, self.reporting_origin)
-
-    @property
-    def rank(self) -> "tuple[int, int, int, Stored]":
-        """By which the source of a trigger is chosen: the highest priority, then the most recent comes first."""
-        return (-self.source.priority, -self.time, -self.number, self)
 
 
 def store(source: Source, number: int, time: int, page: Url, reporter: Url, debug: bool) -> Stored:
@@ -192,7 +179,23 @@ def store(source: Source, number: int, time: int, page: Url, reporter: Url, debu
     )
 
 
-Place = tuple[str, str]  # a destination and a reporting origin
+class Held(NamedTuple):
+    """A report that is not yet due, and its source; a null report has none."""
+
+    due: int
+    number: int
+    value: Attribution
+    stored: Stored | None
+
+
+class Counted(NamedTuple):
+    """An attribution as limits count it; of an event-level report without a number."""
+
+    sites: tuple[str, str]  # of the source, and the destination
+    reporting_site: str
+    reporting_origin: str
+    source_time: int
+    number: int | None
 
 
 class Storage:
@@ -201,153 +204,76 @@ class Storage:
     def __init__(self, limits: BrowserLimits) -> None:
         self.limits = limits
         self.number = 0
-        self._by_place: dict[Place, list[tuple[int, int, int, Stored]]] = {}  # heaps: the best source on top
-        self._by_expiry: list[tuple[int, int, Stored]] = []
-        self._by_sites: dict[tuple[str, str], dict[int, Stored]] = {}  # the sources that cover destinations
-        self._covered: dict[tuple[str, str], Counter[str]] = {}  # destinations, by source site and reporting site
-        self._per_origin: Counter[str] = Counter()
-        self._waiting: dict[int, Attribution] = {}
-        self._due: list[tuple[int, int]] = []
-        self._sent: list[Attribution] = []
-        self._per_destination: Counter[str] = Counter()
-        # By source site and destination, then reporting site and origin: the attributions, each with its source's time.
-        self._attributions: dict[tuple[str, str], dict[tuple[str, str], dict[int, int]]] = {}
-        self._event_attributions: dict[tuple[str, str], dict[str, int]] = {}  # of each origin, the last source's time
+        self.sources: list[Stored] = []
+        self.sent: list[Attribution] = []
+        self._waiting: list[Held] = []
+        self._counted: list[Counted] = []
 
     def advance(self, time: int) -> None:
         """Let sources expire and reports leave up to a time."""
-        while self._by_expiry and self._by_expiry[0][0] <= time:
-            expired = heappop(self._by_expiry)[2]
-            self.remove(expired)
-            self._uncover(expired)
-        while self._due and self._due[0][0] <= time:
-            value = self._waiting.pop(heappop(self._due)[1], None)
-            if value is not None:
-                self._sent.append(value)
-                self._per_destination[value.destination] -= not value.is_null
-
-    def add(self, stored: Stored) -> None:
-        for destination in stored.source.destination:
-            heappush(self._by_place.setdefault((destination, stored.reporting_origin), []), stored.rank)
-        heappush(self._by_expiry, (stored.expires, stored.number, stored))
-        self._by_sites.setdefault(stored.sites, {})[stored.number] = stored
-        self._covered.setdefault(stored.sites, Counter()).update(stored.source.destination)
-        self._per_origin[stored.origin] += 1
-
-    def remove(self, stored: Stored) -> None:
-        """Attribute nothing to a source any more; its reports stay, and its destinations count until it expires."""
-        if stored.alive:
-            stored.alive = False
-            self._per_origin[stored.origin] -= 1
-
-    def _uncover(self, stored: Stored) -> None:
-        if stored.covers:
-            stored.covers = False
-            del self._by_sites[stored.sites][stored.number]
-            covered = self._covered[stored.sites]
-            covered.subtract(stored.source.destination)
-            for destination in stored.source.destination:
-                if not covered[destination]:
-                    del covered[destination]
+        self.sources = [stored for stored in self.sources if stored.expires > time]
+        self.sent += [held.value for held in sorted(held for held in self._waiting if held.due <= time)]
+        self._waiting = [held for held in self._waiting if held.due > time]
 
     def full(self, origin: str) -> bool:
-        return self._per_origin[origin] >= self.limits.sources_per_origin
-
-    def reach(self, stored: Stored) -> int:
-        """How many destinations the sources of its two sites would cover with a new one."""
-        covered = self._covered.get(stored.sites, ())
-        return len(covered) + sum(destination not in covered for destination in stored.source.destination)
+        return sum(one.alive for one in self.sources if one.origin == origin) >= self.limits.sources_per_origin
 
     def covering(self, sites: tuple[str, str]) -> list[Stored]:
-        """The sources of a source site and a reporting site whose destinations count."""
-        return list(self._by_sites.get(sites, {}).values())
+        """The sources of a source site and a reporting site, whose destinations count until they expire."""
+        return [stored for stored in self.sources if stored.sites == sites]
 
-    def best(self, place: Place) -> Stored | None:
-        """The source that a trigger is attributed to: the highest priority, then the most recent."""
-        heap = self._by_place.get(place)
-        while heap and not heap[0][3].alive:
-            heappop(heap)
-        return heap[0][3] if heap else None
-
-    def keep_only(self, stored: Stored, place: Place) -> None:
-        """Forget the other sources that a trigger there would have matched."""
-        for *_, other in self._by_place[place]:
-            if other is not stored:
-                self.remove(other)
-        self._by_place[place] = [stored.rank]
+    def matching(self, of: Conversion) -> list[Stored]:
+        """The sources that a trigger may be attributed to: the highest priority, then the most recent comes first."""
+        destination, reporter = of.destination, of.reporting_origin
+        there = (
+            one for one in self.sources if one.reporting_origin == reporter and destination in one.source.destination
+        )
+        return sorted(
+            (one for one in there if one.alive), key=lambda one: (-one.source.priority, -one.time, -one.number)
+        )
 
     def hold(self, value: Attribution, stored: Stored | None) -> None:
         """Keep a report until it is due; a real one counts towards the limits of its sites."""
         self.number += 1
-        self._waiting[self.number] = value
-        heappush(self._due, (value.due, self.number))
+        self._waiting.append(Held(value.due, self.number, value, stored))
         if stored is not None:
-            self._per_destination[value.destination] += 1
-            stored.attributions.append(self.number)
-            by_origin = self._attributions.setdefault((stored.site, value.destination), {})
-            by_origin.setdefault(stored.reporter, {})[self.number] = stored.time
+            self.count(stored, value.destination, self.number)
 
-    def hold_event(self, stored: Stored, destination: str) -> None:
-        """Remember that a browser would have made an event-level report, which counts towards reporting origins."""
-        origins = self._event_attributions.setdefault((stored.site, destination), {})
-        origins[stored.reporting_origin] = max(stored.time, origins.get(stored.reporting_origin, stored.time))
+    def count(self, stored: Stored, destination: str, number: int | None = None) -> None:
+        """Count an attribution towards limits, as that of the event-level report that a browser would have made."""
+        origin, sites = stored.reporting_origin, (stored.site, destination)
+        self._counted.append(Counted(sites, stored.reporting_site, origin, stored.time, number))
 
     def crowded(self, destination: str) -> bool:
-        return self._per_destination[destination] >= self.limits.reports_per_destination
+        real = (held for held in self._waiting if held.stored is not None)
+        return sum(held.value.destination == destination for held in real) >= self.limits.reports_per_destination
 
     def exhausted(self, stored: Stored, of: Conversion) -> bool:
         """Whether a source site, destination and reporting site have had as many attributions as they may."""
-
-        def many() -> bool:
-            by_origin = self._attributions.get((stored.site, of.destination), {})
-            of_site = (records for (site, _), records in by_origin.items() if site == stored.reporting_site)
-            return sum(map(len, of_site)) >= self.limits.attributions
-
-        return many() and self._forget(stored, of) and many()
+        ours = (one for one in self._in_window(stored, of) if one.reporting_site == stored.reporting_site)
+        return sum(one.number is not None for one in ours) >= self.limits.attributions
 
     def too_many_reporters(self, stored: Stored, of: Conversion) -> bool:
         """Whether the source's reporting origin would be one too many for a source site and destination."""
+        origins = {one.reporting_origin for one in self._in_window(stored, of)} | {stored.reporting_origin}
+        return len(origins) > self.limits.attribution_reporters
 
-        def many() -> bool:
-            sites = (stored.site, of.destination)
-            origins = {origin for _, origin in self._attributions.get(sites, ())} | {stored.reporting_origin}
-            return len(origins.union(self._event_attributions.get(sites, ()))) > self.limits.attribution_reporters
-
-        return many() and self._forget(stored, of) and many()
-
-    def _forget(self, stored: Stored, of: Conversion) -> bool:
-        """Forget the attributions of two sites whose sources came before the window."""
-        sites, start = (stored.site, of.destination), of.time - 1000 * self.limits.rate_window
-        by_origin, events = self._attributions.get(sites, {}), self._event_attributions.get(sites, {})
-        for origin, records in list(by_origin.items()):
-            by_origin[origin] = {number: source_time for number, source_time in records.items() if source_time > start}
-            if not by_origin[origin]:
-                del by_origin[origin]
-        for reporter in [reporter for reporter, last in events.items() if last <= start]:
-            del events[reporter]
-        return True
+    def _in_window(self, stored: Stored, of: Conversion) -> list[Counted]:
+        """The attributions of two sites whose sources came within the window; time never goes back, so others go."""
+        start = of.time - 1000 * self.limits.rate_window
+        self._counted = [one for one in self._counted if one.source_time > start]
+        return [one for one in self._counted if one.sites == (stored.site, of.destination)]
 
     def retract(self, stored: Stored) -> None:
         """Forget a source and its reports that wait, as though they had never been."""
-        self.remove(stored)
-        self._uncover(stored)
-        for number in stored.attributions:
-            value = self._waiting.pop(number, None)
-            if value is not None:
-                self._per_destination[value.destination] -= 1
-                by_origin, origin = self._attributions[stored.site, value.destination], stored.reporter
-                by_origin.get(origin, {}).pop(number, None)
-                if not by_origin.get(origin):
-                    by_origin.pop(origin, None)
-
-    def take_sent(self) -> list[Attribution]:
-        """The reports that left since the last call."""
-        sent, self._sent = self._sent, []
-        return sent
+        self.sources.remove(stored)
+        gone = {held.number for held in self._waiting if held.stored is stored}
+        self._waiting = [held for held in self._waiting if held.number not in gone]
+        self._counted = [one for one in self._counted if one.number not in gone]
 
     @property
     def last(self) -> int | None:
-        return max((value.due for value in self._waiting.values()), default=None)
+        return max((held.due for held in self._waiting), default=None)
 
 
 class Distinct:
@@ -361,12 +287,8 @@ class Distinct:
 
     def allows(self, key: Hashable, values: Iterable[str], time: int) -> bool:
         """Whether the values could be added without more than the limit."""
-        seen, start = self._seen.get(key, {}), time - self._span
-        fresh = sum(seen.get(value, start) <= start for value in values)
-        if not fresh or len(seen) + fresh <= self._limit:
-            return True
-        self._seen[key] = {value: last for value, last in seen.items() if last > start}
-        return len(self._seen[key]) + fresh <= self._limit
+        seen = {value for value, last in self._seen.get(key, {}).items() if last > time - self._span}
+        return seen.issuperset(values) or len(seen.union(values)) <= self._limit
 
     def add(self, key: Hashable, values: Iterable[str], time: int) -> None:
         self._seen.setdefault(key, {}).update(dict.fromkeys(values, time))
@@ -410,14 +332,14 @@ class Admission:
         self._origins_of_site.add(sites, reporter, time)
         for pair in pairs:
             self._origins.add(pair, reporter, time)
-        storage.add(stored)
+        storage.sources.append(stored)
         return None
 
     def _make_room(self, new: Stored, storage: Storage) -> bool:
         """Drop the sources of the destinations that come last, by priority, then time; False if it would be the new."""
-        if storage.reach(new) <= self._destinations:
-            return True
         others = storage.covering(new.sites)
+        if len({destination for one in [*others, new] for destination in one.source.destination}) <= self._destinations:
+            return True
         rank: dict[str, tuple[int, int, str]] = {}
         for one in [*others, new]:
             for destination in one.source.destination:

@@ -24,6 +24,7 @@ from attributary.api.w3c.attribution_options import (
     parse_site,
 )
 from attributary.errors import InputError, brief, shortened
+from attributary.types import Record
 
 MAXIMUM_EPSILON = 4294  # so that microepsilons fit into 32 bits
 HOUR = 3600  # seconds
@@ -377,7 +378,7 @@ def parse_measure_conversion(header: str, url: str) -> tuple[ConversionOptions, 
     return options, absolute
 
 
-def _dictionary(header: str, positive: list[str]) -> dict[str, Any]:
+def _dictionary(header: str, positive: list[str]) -> Record:
     """The members of a dictionary, without their parameters: numbers, text, or lists of them."""
     from http_sf import StructuredFieldError, parse  # here, as all else in this package does without
 

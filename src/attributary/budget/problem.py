@@ -18,7 +18,7 @@ from attributary.budget.classes import Classes, classes
 from attributary.denoising.prior import ROUNDING
 from attributary.noise import NoiseModel
 from attributary.noise import model as noise_model
-from attributary.tree import Family, Tree
+from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
 
@@ -187,13 +187,7 @@ def _counts(tree: Tree, counts: ArrayLike) -> Floats:
 def _weights(tree: Tree, weights: ArrayLike | None) -> Floats | None:
     if weights is None:
         return None
-    weight = np.asarray(weights, np.float64)
-    if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
-        raise ValueError(
-            f"weights are one number, 0 or more, for each of the {len(tree)} nodes, and not all 0; "
-            f"got {weight.size} numbers that sum to {weight.sum()}"
-        )
-    ordered: Floats = tree.to_level_order(weight)
+    ordered: Floats = tree.to_level_order(rmsre.checked_weights(tree, weights))
     return ordered
 
 
@@ -279,10 +273,7 @@ def expectations(tree: Tree, share: ArrayLike | None, spread: ArrayLike | None) 
         raise ValueError("a spread is 0 or more, or inf where nothing is known; got one that is negative or nan")
     if not wide.min() < np.inf:
         return None
-    for level in range(tree.depth - 1):
-        family = Family(tree, level)
-        if not family.size:
-            continue
+    for family in tree.families():
         c = family.children
         measured = family.spread(family.sum((wide[c] < np.inf).astype(np.float64))) > 0
         part[c] = np.where(measured, part[c], 1.0 / family.spread(family.count.astype(np.float64)))

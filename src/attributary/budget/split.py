@@ -96,10 +96,7 @@ class Expected(NamedTuple):
         metric: rmsre.Metric = rmsre.weights,
     ) -> Self:
         """What variances, or squared errors, of estimates mean."""
-        levels = rmsre.levels(tree, count, variance, tau, weights=weights, metric=metric)
-        whole = rmsre.tree(tree, count, variance, tau, weights=weights, metric=metric)
-        roots = rmsre.roots(tree, count, variance, tau, weights=weights, metric=metric)
-        return cls(variance, levels, whole, roots, rmsre.nodes(count, variance, tau, metric))
+        return cls(variance, *rmsre.errors(tree, count, variance, tau, weights=weights, metric=metric))
 
 
 def expected(

@@ -54,8 +54,7 @@ class ShareLayout:
     unknown: int  # levels from here on have at most ...
     limit: float  # ... this share of a measure's part
     least: Floats  # the least share of each level in a measure's part
-    held: tuple[Bools, Floats] | None = None  # rows that keep these proportions, (measures, levels), and ...
-    mean: bool = False  # ... have each measure's mean part, as contributions do: where bounds are on their errors, too
+    held: tuple[Bools, Floats] | None = None  # rows that keep these shares, (measures, levels, 1), but for a total
 
     def spend(self, q: Floats, old: Floats) -> Floats:
         """argmin of Σ q_u / x_u^p: the best shares if errors are linear in noise; as before in a row without any."""
@@ -68,29 +67,29 @@ class ShareLayout:
         part = root(cost.sum(axis=3, keepdims=True) if self.total else cost)
         whole = part.sum(axis=1, keepdims=True)
         part = np.divide(part, whole, out=np.full_like(part, 1 / q.shape[1]), where=whole > 0)
-        return self._with_mean_parts(part * inside)
+        return self._in_parts(part, inside)
 
     def like(self, share: Floats, old: Floats) -> Floats:
         """Shares in the proportions of these, as far as may be; as before in a row without any."""
         part = share.sum(axis=2, keepdims=True)
         z = np.divide(share, part, out=np.zeros_like(share), where=part > 0)
         z[:, :, : int(self.total)] *= share.shape[3] ** (1 / (self.exponent + 1))
-        return self._with_mean_parts(part / part.sum(axis=1, keepdims=True) * self._within(z, old))
+        return self._in_parts(part / part.sum(axis=1, keepdims=True), self._within(z, old))
 
-    def _with_mean_parts(self, share: Floats) -> Floats:
-        """The same where each measure's part of a row that is held is the mean of the others'."""
-        if self.held is None or not self.mean:
-            return share
-        held, part = self.held[0], share.sum(axis=2, keepdims=True)
-        mean = (part if held.all() else part[..., ~held]).mean(axis=3, keepdims=True)
-        times: Floats = np.divide(np.where(held, mean, part), part, out=np.ones_like(part), where=part > 0)
-        return share * times
+    def _in_parts(self, part: Floats, inside: Floats) -> Floats:
+        """Shares of the whole, from those of each measure's part; of rows that are held, with parts of their own."""
+        if self.held is not None:
+            held, own = self.held[0], self.held[1].sum(axis=1, keepdims=True)
+            if self.total and not held.all():  # one key, with the same share in all rows
+                own = part[..., ~held].mean(axis=3, keepdims=True) if part.shape[3] > 1 else part
+            part = np.where(held, own, part)
+        return part * inside
 
     def _within(self, z: Floats, old: Floats) -> Floats:
         """Shares of each measure's part, in proportion to z where they are free; as in `old` in a row without any."""
         z, free, top = z * self.open, 1.0 - self.fixed.sum(), int(self.total)
         if self.held is not None:
-            z[..., self.held[0]] = self.held[1][..., None]
+            z[..., self.held[0]] = self.held[1] / self.held[1].sum(axis=1, keepdims=True)
         every = z[:, :, top:].sum(axis=2, keepdims=True)
         left = np.full_like(every, free)
         if self.total:

@@ -163,10 +163,8 @@ def periods(
     `false_discoveries`; `proven` for any dependence of them.
     """
     if not 0 < false_discoveries < 1 or not 0 < confidence < 1:
-        raise InputError(
-            "the false-discovery rate and the confidence are between 0 and 1; got "
-            f"{false_discoveries:g} and {confidence:g}"
-        )
+        both = f"{false_discoveries:g} and {confidence:g}"
+        raise InputError(f"the false-discovery rate and the confidence are between 0 and 1; got {both}")
     if largest is not None and not 0 < largest < np.inf:
         raise InputError(f"the most that one event adds is a number above 0; got `largest={largest:g}`")
     read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name({"": source} if by else source).items()]
@@ -367,7 +365,7 @@ def _above_last(tree: Tree, level: str) -> Tree:
         )
     leaf = tree.in_level_order.is_leaf[: tree.offsets[-2]]
     if leaf.any():
-        example = tree.name(int(np.argmax(leaf)) if tree.order is None else int(tree.order[np.argmax(leaf)]))
+        example = tree.name_at(int(np.argmax(leaf)))
         raise InputError(f"every node needs its {level} to be compared; {leaf.sum():,} have none, as {example}")
     return tree.above(tree.depth - 1)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import MOST_AT_ONCE, flag, noise_seed, option, quiet
-from attributary.cli.printing import muted, say
-from attributary.cli.progress import stages
+from attributary.cli.printing import muted, say, stages
 from attributary.cli.reading import refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError, one_line

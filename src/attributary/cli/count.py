@@ -1,17 +1,17 @@
 """attributary count: logs become a table of counts, one row per leaf."""
 
 import os
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from attributary.cli.options import engine_options, file_output, format_option, option, period_options, quiet
-from attributary.cli.printing import place_of, say
-from attributary.cli.progress import reading_bar
+from attributary.cli.printing import place_of, reading_bar, say
 from attributary.cli.reading import log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
+from attributary.tables.table_source import Format
 
-FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
+FORMATS = [name for name in get_args(Format) if name != "xlsx"]  # counts are too many rows for a sheet
 
 ABOUT = """Count the conversions of every leaf in logs.
 

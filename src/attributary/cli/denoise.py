@@ -4,30 +4,18 @@ import os
 import sys
 from collections.abc import Sequence
 from glob import has_magic
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from attributary.cli.options import (
-    amount_options,
-    chosen_estimator,
-    estimator_options,
-    file_output,
-    flag,
-    form_options,
-    format_option,
-    option,
-    prior_options,
-    quiet,
-    threads,
-)
-from attributary.cli.printing import say, warn_first
-from attributary.cli.progress import stages
+from attributary.cli import options
+from attributary.cli.printing import place_of, say, stages, warn_first
 from attributary.cli.reading import answered, refuse_inputs
 from attributary.errors import InputError
-from attributary.types import Arrow
+from attributary.tables.table_source import Format
+from attributary.types import Arrow, Record
 
-FORMATS = ["csv", "tsv", "xlsx", "parquet", "arrow", "arrows"]
+FORMATS = list(get_args(Format))
 TREE = "tree.parquet"
 
 ABOUT = """Turn noisy figures of any tree into the best figures that add up.
@@ -72,24 +60,24 @@ from_prior, the weight of the prior. More: docs/table.md, docs/prior.md, docs/po
 
 @click.command(help=ABOUT, short_help="Turn noisy figures of any tree into the best figures that add up.")
 @click.argument("files", nargs=-1, metavar="[PLAN SUMMARY...]...")
-@option(
+@options.option(
     "--tree FILE",
     "With a summary report: the nodes that were queried; of several reports one for all, or one for each.",
     multiple=True,
 )
-@option("--table FILE", "CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input.", "path")
-@option("--levels A,B,C", "Columns that name a node, top to bottom.  [default: recognised]")
-@amount_options
-@option("--noise MODEL", "Noise model with its parameters, as in laplace:scale=3.")
-@flag("--fill", "Add rows for nodes without one, as not measured.")
-@prior_options
-@estimator_options
-@form_options
-@file_output(about="Where to write; - is standard output, as CSV.")
-@format_option(FORMATS)
-@option("--prefix", "Prefix of the names of the added columns.", default="")
-@threads
-@quiet()
+@options.option("--table FILE", "CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input.", "path")
+@options.option("--levels A,B,C", "Columns that name a node, top to bottom.  [default: recognised]")
+@options.amount_options
+@options.option("--noise MODEL", "Noise model with its parameters, as in laplace:scale=3.")
+@options.flag("--fill", "Add rows for nodes without one, as not measured.")
+@options.prior_options
+@options.estimator_options
+@options.form_options
+@options.file_output(about="Where to write; - is standard output, as CSV.")
+@options.format_option(FORMATS)
+@options.option("--prefix", "Prefix of the names of the added columns.", default="")
+@options.threads
+@options.quiet()
 def denoise(
     *,
     files: tuple[str, ...],
@@ -117,8 +105,8 @@ def denoise(
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
 
-    chosen = chosen_estimator(estimator, joint, whole, prior)
-    how: dict[str, Any] = {
+    chosen = options.chosen_estimator(estimator, joint, whole, prior)
+    how: Record = {
         "estimator": chosen,
         "prior": prior,
         "protected": protected,
@@ -144,9 +132,8 @@ def denoise(
         write_table(made, output, format_)
     joined = isinstance(denoised, JointDenoised)
     warn_first("" if quiet or joined else denoised.misfit)
-    words = words_of(made)
-    if words:
-        say(f"{'standard output' if output == '-' else output}: {words}", always=True)
+    if words := words_of(made):
+        say(f"{place_of(output)}: {words}", always=True)
     if joined and not quiet:
         for name, part in denoised.breakdowns.items():
             say(f"\n{name}")
@@ -162,7 +149,7 @@ def _names(table: Arrow, levels: str | None) -> list[str] | None:
     return None if levels is None else [name if name in names else name.strip() for name in levels.split(",")]
 
 
-def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[str, Any]) -> Any:
+def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record) -> Any:
     """Summary reports denoised by the plans in files, each on the tree that it was queried by."""
     from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
     from attributary.pipeline.read_tree import read_queried
@@ -182,9 +169,8 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[s
     return denoise_batches(every, stage=stage, **how)
 
 
-def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: dict[str, Any]) -> Any:
+def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> Any:
     """Summary reports of several breakdowns, denoised together."""
-    from attributary.errors import InputError
     from attributary.pipeline.breakdowns import denoise_breakdowns, refuse_estimator
     from attributary.tables import read_table
 
@@ -243,7 +229,7 @@ def _tree_beside(paths: list[str]) -> str:
     return there
 
 
-def _refuse_mixtures(files: tuple[str, ...], tree: tuple[str, ...], of_table: dict[str, Any]) -> None:
+def _refuse_mixtures(files: tuple[str, ...], tree: tuple[str, ...], of_table: Record) -> None:
     """Refuses what is neither a table nor a plan with its summary report, and mixtures of both."""
     options = [name for name, value in of_table.items() if value not in (None, False, (), "")]
     if len(files) == 1:

@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.evaluation_grid import (
-    FORMATS,
-    METHODS,
-    GridCommand,
-    NoiseNames,
-    Numbers,
-    grid_options,
-    resumable,
-    run_grid,
-    tried,
-)
+from attributary.cli import evaluation_grid as grids
 from attributary.cli.options import file_output, format_option, option, period_options, quiet
-from attributary.cli.printing import place_of, print_tables, say, warn_first
-from attributary.cli.progress import reading_bar
+from attributary.cli.printing import place_of, print_tables, reading_bar, say, warn_first
 from attributary.cli.reading import log_paths, make_folder, refuse_inputs
 from attributary.cli.summary_file import fact
 from attributary.errors import InputError
@@ -45,27 +34,27 @@ and again under simulated noise, with every split of the budget and every estima
 THE PRIOR is made from impressions before --prior-until, or read from --prior. Its counts are measured with
 --prior-epsilon; estimates are used as they are. Without either option, the prior is made from the counts themselves.
 
-{METHODS}
+{grids.METHODS}
 
 THE OUTPUT has a row for each method, epsilon, tau and level, and one for the whole tree, whose level is empty. With
 several measures, each has its rows, and so have all together; bias is what the limits cut off. More: docs/evaluation.md
 """
 
 
-@click.command(cls=GridCommand, help=ABOUT, short_help="Compare the errors that each method would have had.")
+@click.command(cls=grids.GridCommand, help=ABOUT, short_help="Compare the errors that each method would have had.")
 @click.argument("spec", metavar="SPEC")
 @option("--counts FILE", "Table of counts or estimates to use instead of the spec's logs.")
 @option("--prior FILE", "Table of counts or estimates of an earlier period.")
 @period_options
 @option("--prior-until TIME", "Impressions before this time make the prior; the later ones are measured.")
-@tried("--epsilon", "epsilons", Numbers(), "Budgets to try, as in 1,2,4.")
-@tried("--tau", "taus", Numbers(), "Thresholds to try, as in 5,10.")
-@tried("--noise", "noises", NoiseNames(), "Noise models, as in api,unit,gaussian.")
-@grid_options
+@grids.tried("--epsilon", "epsilons", grids.Numbers(), "Budgets to try, as in 1,2,4.")
+@grids.tried("--tau", "taus", grids.Numbers(), "Thresholds to try, as in 5,10.")
+@grids.tried("--noise", "noises", grids.NoiseNames(), "Noise models, as in api,unit,gaussian.")
+@grids.options
 @file_output()
 @option("--figure FILE", "Also draw the errors: a .pdf, .svg or .png file.")
 @option("--latex FILE", "Also write the tree errors as LaTeX tables.")
-@format_option(FORMATS)
+@format_option(grids.FORMATS)
 @quiet("Print no progress and no messages.")
 def evaluate(
     *,
@@ -114,7 +103,7 @@ def evaluate(
         click.get_current_context().with_resource(sole_writer(output))
     throwaway = cache is None and output == "-"
     where = TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or f"{output}.cache")
-    with resumable(not throwaway), where as kept:
+    with grids.resumable(not throwaway), where as kept:
         make_folder(kept, "--cache")
         logs = None if counts else _count_logs(asks, folder, period, kept, threads, quiet)
         generated = logs.generated if logs else is_generated(counts or "")
@@ -131,7 +120,7 @@ def evaluate(
             before_from=prior or counts or spec,
         )
         grid |= {"epsilons": epsilons or (asks.epsilon,), "taus": taus or (asks.tau,)}
-        evaluation = run_grid(cases, kept, not quiet, **grid)
+        evaluation = grids.run(cases, kept, not quiet, **grid)
     table = evaluation.table
     write_table(table, output, format_)
     if figure:

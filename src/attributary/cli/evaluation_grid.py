@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import MOST_AT_ONCE, NameOf, Option, choice, flag, option, threads, together
-from attributary.cli.printing import say
-from attributary.cli.progress import task_bar
+from attributary.cli.printing import say, task_bar
 
 if TYPE_CHECKING:
     from attributary.evaluate import Case
@@ -96,11 +95,6 @@ def _draws(ctx: click.Context, param: click.Parameter, value: int) -> int:
     return value
 
 
-def first_of(flag: str, *values: str, about: str) -> Option:
-    """An option with a few values, the first of them by default."""
-    return choice(flag, values, about, values[0])
-
-
 def tried(flag: str, to: str, kind: Any, about: str, default: str | None = None) -> Option:
     """An option that takes what to try, as in 1,2,4; by default what the spec says."""
     return option(flag, about + "  [default: the spec's]" * (default is None), to, type=kind, default=default)
@@ -111,7 +105,7 @@ def several(flag: str, names: Callable[[], Iterable[str]], about: str, to: str) 
     return option(f"{flag} NAME", about, to, multiple=True, type=NameOf(names))
 
 
-grid_options = together(
+options = together(
     several("--method", _methods, "Split to try, or a whole method; may be repeated.  [default: all]", "methods"),
     several(
         "--estimator",
@@ -126,7 +120,7 @@ grid_options = together(
         callback=_draws,
         default=50,
     ),
-    first_of("--pool", *POOLS, about="Average errors over all nodes of a level, or give each root the same weight."),
+    choice("--pool", POOLS, "Average errors over all nodes of a level, or give each root the same weight.", "nodes"),
     option("--prior-epsilon", "Epsilon of the private prior.  [default: 1]", type=float),
     flag("--coverage", "Add two columns: how many 95 % intervals hold the true count."),
     option("--seed", "Seed of the private prior and of the noise draws.", type=click.IntRange(0), default=0),
@@ -152,10 +146,10 @@ def resumable(kept: bool = True) -> Iterator[None]:
         raise click.exceptions.Exit(130) from None
 
 
-def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str, ...], **options: Any) -> Any:
+def run(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str, ...], **how: Any) -> Any:
     """The table of a grid; finished results are kept in the cache, and found there the next time."""
     from attributary.evaluate import Store, evaluate
 
     store = Store(os.path.join(cache, "finished.jsonl"))
     with task_bar(show) as progress:
-        return evaluate(cases, methods or None, zeros=True, store=store, progress=progress, **options)
+        return evaluate(cases, methods or None, zeros=True, store=store, progress=progress, **how)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import flag, option, quiet
-from attributary.cli.printing import console, print_table, say
-from attributary.cli.progress import stages
+from attributary.cli.printing import Out, print_table, say, stages
 from attributary.cli.reading import check_folder, refuse_inputs
 from attributary.cli.summary_file import fact
 from attributary.errors import InputError, brief
+from attributary.types import Record
 from attributary.whole_files import sole_writer, whole_folder
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def keys(
         say(f"{written}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
 
 
-def _options(options: dict[str, Any], api: "AttributionApi") -> dict[str, Any]:
+def _options(options: Record, api: "AttributionApi") -> Record:
     """The options that were given, as values; refuses those that the plan's API does not have."""
     pairs = {name: _pairs(f"--{name}", options[name]) for name in ("bits", "values")}
     read = {
@@ -186,7 +186,7 @@ def _whole(text: str) -> int:
 
 def _print_layout(clients: "Clients", path: str) -> None:
     """Prints how keys are laid out, and whether they are new."""
-    out = console()
+    out = Out()
     out.print(f"{path}: {clients.heading}")
     if clients.table:
         print_table(out, [list(row) for row in clients.table])

@@ -5,24 +5,13 @@ from typing import Any
 
 import click
 
-from attributary.cli.evaluation_grid import (
-    FORMATS,
-    METHODS,
-    GridCommand,
-    NoiseNames,
-    Numbers,
-    first_of,
-    grid_options,
-    resumable,
-    run_grid,
-    tried,
-)
+from attributary.cli import evaluation_grid as grids
 from attributary.cli.options import choice, flag, option, quiet, row_count
-from attributary.cli.printing import print_tables, say
-from attributary.cli.progress import stages
+from attributary.cli.printing import print_tables, say, stages
 from attributary.cli.reading import check_folder, make_folder, refuse_inputs
 from attributary.cli.summary_file import fact
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import save, sole_writer, whole_folder
 
 DATASETS = ["csscl", "camb"]
@@ -41,7 +30,7 @@ are generated for this run, and the output says so.
 Rows of the first days (csscl 45, camb 15) make a prior, measured with epsilon 1, split equally and denoised. Each
 method estimates the counts of the later days.
 
-{METHODS}
+{grids.METHODS}
 
 THE OUTPUT is a folder: evaluation (the table, also as LaTeX), index.html, and a figure for each noise model. An
 interrupted run continues where it stopped. More: docs/evaluation.md
@@ -49,27 +38,29 @@ interrupted run continues where it stopped. More: docs/evaluation.md
 
 
 @click.command(
-    cls=GridCommand, help=ABOUT, short_help="Repeat the paper's experiments, on its files or on look-alikes."
+    cls=grids.GridCommand, help=ABOUT, short_help="Repeat the paper's experiments, on its files or on look-alikes."
 )
 @click.argument("dataset", type=click.Choice(DATASETS), metavar="csscl|camb")
 @click.argument("file", required=False, metavar="[FILE]")
 @flag("--generated", "Generate the rows instead of reading FILE.")
 @option("--rows", "Number of rows to generate.  [default: as many as published]", type=row_count)
 @option("--rows-seed", "Seed of the generated rows.", type=click.IntRange(0), default=0)
-@first_of("--expect", "published", "any", about="Whether FILE must be the published file, or may be a part of it.")
-@first_of("--missing", "value", "drop", about="Count a missing attribute as a value, or leave its rows out.")
-@first_of(
-    "--unknown-delay", "drop", "first", about="Leave sales without a delay out, or put them into the first bucket."
+@choice(
+    "--expect", ["published", "any"], "Whether FILE must be the published file, or may be a part of it.", "published"
 )
-@first_of(
-    "--boundary-day", "keep", "drop", about="Keep or drop rows after the log's last whole day (csscl 90, camb 30)."
+@choice("--missing", ["value", "drop"], "Count a missing attribute as a value, or leave its rows out.", "value")
+@choice(
+    "--unknown-delay", ["drop", "first"], "Leave sales without a delay out, or put them into the first bucket.", "drop"
 )
-@tried("--epsilon", "epsilons", Numbers(), "Budgets to try.", "0.5,1,2,4,8,16,32,64")
-@tried("--tau", "taus", Numbers(), "Thresholds to try.", "5,10")
-@tried("--noise", "noises", NoiseNames(), PAPER_NOISES, "api,unit")
-@grid_options
+@choice(
+    "--boundary-day", ["keep", "drop"], "Keep or drop rows after the log's last whole day (csscl 90, camb 30).", "keep"
+)
+@grids.tried("--epsilon", "epsilons", grids.Numbers(), "Budgets to try.", "0.5,1,2,4,8,16,32,64")
+@grids.tried("--tau", "taus", grids.Numbers(), "Thresholds to try.", "5,10")
+@grids.tried("--noise", "noises", grids.NoiseNames(), PAPER_NOISES, "api,unit")
+@grids.options
 @option("-o --output DIR", "Folder to write to.", required=True)
-@choice("--format", FORMATS, "Format of the table.", "parquet", "format_")
+@choice("--format", grids.FORMATS, "Format of the table.", "parquet", "format_")
 @quiet("Print no progress and no messages.")
 def paper(
     *,
@@ -106,14 +97,14 @@ def paper(
     make_folder(kept, "--cache" if cache else "-o")
     make_folder(output)
     choices = Choices(missing, unknown_delay, boundary_day)
-    with resumable():
+    with grids.resumable():
         with stages(not quiet) as stage:
             stage("generating and counting" if generated else "reading and counting")
             log = PaperLog(file, rows, rows_seed, expect)
             prior = EPSILON if prior_epsilon is None else prior_epsilon
-            options: dict[str, Any] = {"prior_epsilon": prior, "seed": grid["seed"], "cache": kept, "threads": threads}
+            options: Record = {"prior_epsilon": prior, "seed": grid["seed"], "cache": kept, "threads": threads}
             experiment = paper(dataset, log, noises, choices, **options)
-        evaluation = run_grid(experiment.cases, kept, not quiet, **grid)
+        evaluation = grids.run(experiment.cases, kept, not quiet, **grid)
         with stages(not quiet) as stage:
             stage("drawing")
             beside = [*stated_tables(evaluation, PAPER[dataset].stated, STATED_EPSILON), *best_tables(evaluation)]
@@ -133,7 +124,7 @@ def _names(dataset: str) -> list[str]:
     from attributary.noise import MODELS
 
     pictures = [f"{dataset}-{noise}.{kind}" for noise in MODELS for kind in PICTURES]
-    return [*(f"evaluation.{kind}" for kind in FORMATS), *pictures, "evaluation.tex", "index.html"]
+    return [*(f"evaluation.{kind}" for kind in grids.FORMATS), *pictures, "evaluation.tex", "index.html"]
 
 
 def _write(evaluation: Any, beside: list[Any], dataset: str, output: str, format_: str) -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import ESTIMATOR, choice, chosen_estimator, method_option, option, prior_options, quiet
-from attributary.cli.printing import place_of, say, warn_first
-from attributary.cli.progress import stages
+from attributary.cli.printing import place_of, say, stages, warn_first
 from attributary.cli.reading import refuse_inputs
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import save
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def plan(
     from attributary.pipeline.read_changes import read_changes
     from attributary.pipeline.read_tree import read_tree_and_prior
     from attributary.plan import Plan, make_plan
+    from attributary.plan import file as plan_file
     from attributary.plan import what_if as variants
     from attributary.plan.make import methods_for, why_not_learned
     from attributary.plan.variants import of_noise
@@ -105,7 +106,8 @@ def plan(
 
     kind = chosen_estimator(estimator, joint=False, whole=False).kind
     by_node = _check(method, output, estimator if kind.plan is True else None)
-    refuse_inputs(_files(output, by_node), [spec, prior, tree_path, last])
+    nodes = plan_file.beside(output) if output and by_node else None
+    refuse_inputs([output, nodes], [spec, prior, tree_path, last])
     asks = Spec.load(spec)
     if asks.breakdowns is not None:
         given = {"--target": target, "--share": share, "--keep": keep, "--what-if": what_if, "--last": last}
@@ -137,10 +139,7 @@ def plan(
         beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, known, options["profile"])
         if output:
             stage("writing")
-            if output == "-":
-                save(chosen.to_json(), output)
-            else:
-                chosen.save(output)
+            chosen.save(output)
     if quiet:
         return
     warn_first(known.misfit(tree))
@@ -160,18 +159,14 @@ def _plan_breakdowns(
     paths: list[str | None],
     protected: bool,
     method: str,
-    of_one: dict[str, Any],
+    of_one: Record,
     quiet: bool,
-    options: dict[str, Any],
+    options: Record,
 ) -> None:
     """Plans a spec of several breakdowns; `paths` are of the prior, the tree and the output."""
     from attributary.cli.print_results import print_joint_plan
-    from attributary.cli.printing import say, warn_first
-    from attributary.cli.progress import stages
-    from attributary.errors import InputError
     from attributary.pipeline.breakdowns import trees_and_priors
     from attributary.plan import make_joint_plan
-    from attributary.whole_files import save
 
     option = next((name for name, value in of_one.items() if value), "")
     if option or method == "all":
@@ -194,15 +189,7 @@ def _plan_breakdowns(
     for tree, prior in zip(trees, priors, strict=True):
         warn_first(prior.misfit(tree))
     print_joint_plan(plan, trees, priors, prior_path)
-    where = "standard output" if output == "-" else output
-    say(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan")
-
-
-def _files(path: str | None, by_node: bool) -> list[str]:
-    """A plan's files: the plan and, if it goes by node, its nodes."""
-    from attributary.plan.file import beside
-
-    return [] if path is None else [path, beside(path)] if by_node and path != "-" else [path]
+    say(f"plan written to {place_of(output)}" if output else "nothing written; -o plan.json keeps a plan")
 
 
 def _check(method: str, output: str | None, estimator: str | None) -> bool:
@@ -229,7 +216,7 @@ def _error(text: str) -> float | str:
     return text if text == "equal" else float(number) / (1 if number == text.strip() else 100)
 
 
-def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> dict[str, Any]:
+def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> Record:
     """What stands behind the = in each text, by what stands before it."""
     values = {}
     for given in texts:

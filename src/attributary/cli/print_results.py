@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attributary.cli.printing import Out, console, place_of, plain, print_table, say, styled
+from attributary.cli.printing import Out, place_of, plain, print_table, say
 from attributary.cli.summary_file import fact
 from attributary.errors import one_line
 from attributary.facts import estimates as of_estimates
@@ -19,6 +19,7 @@ from attributary.plan import Plan, Variant
 from attributary.plan.joint import JointPlan
 from attributary.prior import Prior
 from attributary.tree import Tree
+from attributary.types import Record
 
 if TYPE_CHECKING:
     from attributary.logs.counts import Counts, ValueTotals
@@ -89,7 +90,7 @@ def _outside(outside: "OutsideDomain") -> str:
 
 def print_estimates(quantities: Sequence[Quantity], rows: int, output: str, notes: list[str]) -> None:
     """Prints what denoising did to each measure, and last where the rows went, to standard error."""
-    out, several = console(), len(quantities) > 1
+    out, several = Out(), len(quantities) > 1
     for quantity in quantities:
         if several:
             out.print(one_line(f"{quantity.name}:"))
@@ -103,12 +104,12 @@ def print_estimates(quantities: Sequence[Quantity], rows: int, output: str, note
 
 def print_form(recognised: Sequence[str], doubts: Sequence[str]) -> None:
     """Prints what a table was taken for, and what its figures say against it."""
-    out = console()
+    out = Out()
     fact(recognised=list(recognised), doubts=list(doubts))
     for note in recognised:
-        out.print(styled(one_line(f"recognised: {note}")))
+        out.print(one_line(f"recognised: {note}"))
     for doubt in doubts:
-        out.print(styled(one_line(doubt), warning=True))
+        out.print(one_line(doubt), warning=True)
 
 
 def _print_estimates_of(out: Out, quantity: Quantity) -> None:
@@ -116,7 +117,7 @@ def _print_estimates_of(out: Out, quantity: Quantity) -> None:
     fact(estimates=of_estimates.as_data(quantity))
     trouble = lines[0].subject == "noise" and lines[0].warning
     if trouble:
-        out.print(styled(lines[0].full, warning=True))
+        out.print(lines[0].full, warning=True)
     total = "if the noise were as stated, " * trouble + of_estimates.sum_words(quantity)
     out.print(one_line(plain(f"{len(est):,} rows in {est.tree.depth} levels; {total}")))
     if gains:
@@ -124,22 +125,21 @@ def _print_estimates_of(out: Out, quantity: Quantity) -> None:
         rows = [table.heads, *([one_line(row[0]), *row[1:]] for row in table.rows)]
         print_table(out, rows, table.together, space=False)
     for line in lines[trouble:]:
-        out.print(styled(line.full, line.warning))
+        out.print(line.full, line.warning)
         if line.subject == "corrections" and line.warning:
             found, worst = of_estimates.worst(quantity, LISTED)
             for name, noisy, estimate, correction in worst:
                 words = f"  {name}: noisy {noisy} → estimate {estimate} ({correction})"
-                out.print(styled(one_line(words), warning=True))
+                out.print(one_line(words), warning=True)
             if found > len(worst):
-                more = f"  and {found - len(worst):,} more; see the column correction"
-                out.print(styled(more, warning=True))
+                out.print(f"  and {found - len(worst):,} more; see the column correction", warning=True)
 
 
 def print_plan(
     plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, earlier: facts.Earlier | None = None
 ) -> None:
     """Prints a plan's tables, what it protects, and what it was made of."""
-    out, spec = console(), plan.spec
+    out, spec = Out(), plan.spec
     out.print(facts.title(plan))
     fact(plan=_facts(plan, tree))
     for part in plan.by_measure:
@@ -155,7 +155,7 @@ def print_plan(
         if changed := [each for each in earlier.changes if each.measure == part.measure.name] if earlier else []:
             _print_changes(out, plan, changed)
         for line in facts.level_lines(part):
-            out.print(styled(f"{line.subject}: {line.text}", line.warning))
+            out.print(f"{line.subject}: {line.text}", line.warning)
     if plan.roots and len(plan.measures) == 1 and prior.history:
         print_table(out, _largest(plan, tree, prior))
     if len(plan.measures) > 1:
@@ -177,7 +177,7 @@ def print_plan(
 
 def print_joint_plan(plan: JointPlan, trees: Sequence[Tree], priors: Sequence[Prior], source: str | None) -> None:
     """Prints what each breakdown has of the budget and costs the others, then the plan of each."""
-    out = console()
+    out = Out()
     table = joint_facts.table(plan)
     print_table(out, [table.heads, *table.rows], table.together)
     _print_lines(out, joint_facts.lines(plan))
@@ -206,7 +206,7 @@ def _print_lines(out: Out, lines: list[Line]) -> None:
     for subject, group in groupby(lines, lambda line: line.subject):
         for i, line in enumerate(group):
             head = f"{subject}: " if i == 0 or subject in ("target", "note") else " " * (len(subject) + 2)
-            out.print(styled(head + line.text, line.warning))
+            out.print(head + line.text, line.warning)
 
 
 def print_methods(plans: dict[str, Plan], earlier: facts.Earlier | None) -> None:
@@ -226,7 +226,7 @@ def print_methods(plans: dict[str, Plan], earlier: facts.Earlier | None) -> None
     if earlier:
         each, tree, median = earlier.together()
         rows += [["last plan", *map(percent, [*each, tree, *[median] * by_root]), *[""] * bounded]]
-    out = console()
+    out = Out()
     out.print(f"expected errors at epsilon = {first.spec.epsilon:g} by method")
     print_table(out, rows)
 
@@ -247,7 +247,7 @@ def print_what_if(plan: Plan, variants: list[Variant], planned: float | None = N
         whole = [percent(errors.tree.plan), *[percent(errors.tree.equal)] * (not settings)]
         first = _under_settings(one, noise) if settings else [f"{sum(level.nodes for level in errors.levels):,}"]
         rows.append([words, *first, *(of_level.get(level, "–") for level in levels), *whole])
-    out = console()
+    out = Out()
     out.print(f"\nexpected errors if something else were asked, {plan.method} split; all: over the levels there are")
     print_table(out, rows)
     if settings:
@@ -290,7 +290,7 @@ def _print_settings(out: Out, plan: Plan, variants: list[Variant]) -> None:
         out.print(f"per {terms.protects}: what ε of the {terms.title} protects is {terms.protected}")
 
 
-def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
+def _facts(plan: Plan, tree: Tree) -> Record:
     spec = plan.spec
     return {
         "nodes": len(tree),

@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -120,15 +120,10 @@ def _among(output: str, input_path: str) -> bool:
     folder, rest = os.path.realpath(os.path.join(*parts[:fixed])), parts[fixed:]
     if "**" in rest:
         return _below(place, folder)
-    if PurePath(place).match(os.path.join(_literal(folder), *rest)):
+    if PurePath(place).match(os.path.join(escape(folder), *rest)):
         return True
     return os.path.exists(output) and any(_same(output, path) for path in glob(input_path))
 
 
 def _below(place: str, folder: str) -> bool:
     return os.path.commonpath([place, folder]) == folder
-
-
-def _literal(folder: str) -> str:
-    """A folder as a pattern that means it alone."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in folder)

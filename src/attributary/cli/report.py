@@ -5,19 +5,8 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import (
-    amount_options,
-    choice,
-    file_output,
-    flag,
-    form_options,
-    levels_option,
-    option,
-    quiet,
-    tau_option,
-)
-from attributary.cli.printing import say
-from attributary.cli.progress import stages
+from attributary.cli import options
+from attributary.cli.printing import place_of, say, stages
 from attributary.cli.reading import make_folder, refuse_inputs
 from attributary.cli.summary_file import fact
 from attributary.errors import InputError
@@ -47,45 +36,47 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
 
 @click.command(help=ABOUT, short_help="Make one page to send on: counts, accuracy, privacy.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@file_output("report.html")
-@levels_option("if no file states them.")
-@option(
+@options.file_output("report.html")
+@options.levels_option("if no file states them.")
+@options.option(
     "--noise MODEL",
     "Noise as in `denoise --noise`, or laplace, dlap or normal, if no file states it.  [default: the plan's, laplace]",
 )
-@tau_option
-@option("--title", "Title of the page.  [default: what is counted, by level]")
-@option(
+@options.tau_option
+@options.option("--title", "Title of the page.  [default: what is counted, by level]")
+@options.option(
     "--nodes",
     f"Largest number of nodes on the page.  [default: {NODES:,}; {SERIES_NODES:,} with periods]",
     type=click.IntRange(1, 10**9),
 )
-@option(
+@options.option(
     "--periods LEVEL",
     "Compare the labels of the last level, such as week; or some of them: week=W1,W5.",
     "by",
 )
-@option("--largest", "With periods: the most that one event adds, such as a purchase; 1 for counts.", type=float)
-@choice("--test", TESTS, "With periods: the hypothesis to test.  [default: rates, for counts]")
-@option(
+@options.option(
+    "--largest", "With periods: the most that one event adds, such as a purchase; 1 for counts.", type=float
+)
+@options.choice("--test", TESTS, "With periods: the hypothesis to test.  [default: rates, for counts]")
+@options.option(
     "--false-discoveries",
     "With periods: expected share of wrong calls among the nodes called changed.",
     type=float,
     default=0.05,
 )
-@flag("--proven", "With periods: keep to that share whatever the dependence of nodes.")
-@option("--measure NAME", "With periods: the measure to compare.  [default: the first]")
-@choice(
+@options.flag("--proven", "With periods: keep to that share whatever the dependence of nodes.")
+@options.option("--measure NAME", "With periods: the measure to compare.  [default: the first]")
+@options.choice(
     "--against",
     ["last", "mean"],
     "With periods: compare the last one with the one before or the mean of all before.  [default: last]",
 )
-@option("--changes FILE", "With periods: also write what changed in the last step, as a table.")
-@amount_options
-@form_options
-@option("--charts DIR", "Also write each chart to this folder.")
-@choice("--format", FORMATS, "Format of the charts.", "svg", "format_")
-@quiet()
+@options.option("--changes FILE", "With periods: also write what changed in the last step, as a table.")
+@options.amount_options
+@options.form_options
+@options.option("--charts DIR", "Also write each chart to this folder.")
+@options.choice("--format", FORMATS, "Format of the charts.", "svg", "format_")
+@options.quiet()
 def report(
     *,
     files: tuple[str, ...],
@@ -204,7 +195,7 @@ def _plan_of(path: str) -> Any:
 def _say_made(html: str, output: str, not_private: str, answer: list[str], notes: list[str], quiet: bool) -> None:
     """Why the page is not private, and unless quiet what it answers, what it leaves out, and where it is."""
     if not_private:
-        say(f"{'standard output' if output == '-' else output}: {not_private}", always=True)
+        say(f"{place_of(output)}: {not_private}", always=True)
     if quiet:
         return
     if answer:

@@ -7,29 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import (
-    choice,
-    chosen_estimator,
-    engine_options,
-    estimator_options,
-    flag,
-    method_option,
-    noise_seed,
-    option,
-    period_options,
-    prior_options,
-    quiet,
-)
-from attributary.cli.printing import console, muted, print_table, say, warn_first
-from attributary.cli.progress import reading_bar, stages
+from attributary.cli import options
+from attributary.cli.printing import Out, muted, print_table, reading_bar, say, stages, warn_first
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
 from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import sole_writer
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import JointRun, Run
+    from attributary.pipeline.run_by_root import RunByRoot
     from attributary.pipeline.spark_run import SparkRun
+    from attributary.report import ReportInputs
     from attributary.spec import Spec
 
 FORMATS = ["parquet", "csv"]
@@ -67,18 +57,18 @@ More: docs/index.md, docs/prior.md, docs/cluster.md
 
 @click.command(help=ABOUT, short_help="End to end, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
-@period_options
-@option("--prior-until TIME", "Impressions before this time make the prior, later ones the counts.")
-@prior_options
-@option("--plan PLAN", "Simulate this plan, as `attributary plan` wrote it.")
-@method_option()
-@estimator_options
-@noise_seed
-@flag("--again", "Replace an earlier run: a second release, 2ε in all.")
-@engine_options
-@option("-o --output DIR", "The folder to write to.", default="run")
-@choice("--format", FORMATS, "Format of the tables.", "parquet", "format_")
-@quiet()
+@options.period_options
+@options.option("--prior-until TIME", "Impressions before this time make the prior, later ones the counts.")
+@options.prior_options
+@options.option("--plan PLAN", "Simulate this plan, as `attributary plan` wrote it.")
+@options.method_option()
+@options.estimator_options
+@options.noise_seed
+@options.flag("--again", "Replace an earlier run: a second release, 2ε in all.")
+@options.engine_options
+@options.option("-o --output DIR", "The folder to write to.", default="run")
+@options.choice("--format", FORMATS, "Format of the tables.", "parquet", "format_")
+@options.quiet()
 def run(
     *,
     spec: str,
@@ -96,11 +86,12 @@ def run(
 ) -> None:
     from attributary.cli.print_results import print_counts, print_estimates, print_joint_plan, print_plan
     from attributary.facts.losses import NOT_PROTECTED, loss_table
+    from attributary.facts.plan import batch_lines
     from attributary.logs.count import make_engine
     from attributary.logs.log_files import rows_in_logs
-    from attributary.noise.blocks import BlockEntropy
     from attributary.pipeline.run import FILES, check_earlier
-    from attributary.pipeline.run import run as end_to_end
+    from attributary.pipeline.run_by_root import RunByRoot, run_into
+    from attributary.pipeline.spark_run import run_spark
     from attributary.plan.joint import JointPlan
     from attributary.spec import Spec
     from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, together
@@ -108,7 +99,7 @@ def run(
     plan, given = how["plan"], click.get_current_context().get_parameter_source("method")
     if plan and given != click.core.ParameterSource.DEFAULT:
         raise InputError(f"--plan {plan} has its split already; got --method {how['method']}: leave one of them out")
-    chosen = chosen_estimator(estimator, joint, whole)
+    chosen = options.chosen_estimator(estimator, joint, whole)
     asks, folder = Spec.load(spec), os.path.dirname(spec)
     check_folder(output)
     refuse_inputs([os.path.join(output, name) for name in FILES], [spec, prior, plan, *log_paths(asks, folder)])
@@ -119,14 +110,18 @@ def run(
         check_earlier(output, FILES, again or seed is not None)
         bar = open_.enter_context(reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)))
         stage = open_.enter_context(stages(not quiet))
-        options = {name: how.pop(name) for name in ("memory", "temp", "threads", "master", "conf")}
-        running = open_.enter_context(make_engine(engine, bar, **options))
+        of_engine = {name: how.pop(name) for name in ("memory", "temp", "threads", "master", "conf")}
+        running = open_.enter_context(make_engine(engine, bar, **of_engine))
         how |= {"prior": prior, "estimator": chosen, "engine": running, "stage": stage}
         if engine == "spark":
-            _on_spark(asks, folder, how, output, seed, again, quiet)
+            spark = run_spark(asks, folder, **how, seed=seed)
+            shown = spark.save(output, stage, again=again or seed is not None)
+            _print_parts(asks, spark, shown, how, output, quiet)
             return
-        done = end_to_end(asks, folder, **how, rng=None if seed is None else BlockEntropy(seed))
-        done.save(output, format_, stage)
+        done = run_into(output, asks, folder, format=format_, **how, seed=seed)
+    if isinstance(done, RunByRoot):
+        _print_parts(asks, done, done.shown, how, output, quiet)
+        return
     stage_rows("writing", done.tables["estimates"].num_rows)
     words = together("" if seed is None else SEEDED, done.not_private)
     if words and (quiet or muted()):
@@ -151,8 +146,13 @@ def run(
     if losses := done.breakdowns[0].losses:
         table = loss_table(losses)
         say(f"\n{table.caption}: {NOT_PROTECTED}")
-        print_table(console(), [table.heads, *table.rows])
+        print_table(Out(), [table.heads, *table.rows])
+        if any(loss.moved for loss in losses):
+            say("moved: levels count different conversions, which the check of the noise takes for noise")
         fact(losses=[loss._asdict() for loss in losses])
+    first = done.breakdowns[0]
+    for few in batch_lines(first.plan, first.tree, next(iter(first.truth.values())), "in these logs"):
+        say(f"{few.subject}: {few.text}")
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
     for name, error in done.errors.items():
         say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
@@ -160,31 +160,30 @@ def run(
         say(line)
 
 
-def _on_spark(
-    asks: "Spec", folder: str, how: dict[str, Any], output: str, seed: int | None, again: bool, quiet: bool
+def _print_parts(
+    asks: "Spec", done: "SparkRun | RunByRoot", shown: "ReportInputs", how: Record, output: str, quiet: bool
 ) -> None:
-    """Runs on a cluster, and prints what it came to."""
+    """Prints what a run in parts came to."""
     from attributary.cli.print_results import print_counts, print_estimates, print_plan
-    from attributary.pipeline.spark_run import run_spark
 
-    done = run_spark(asks, folder, **how, seed=seed)
-    shown = done.save(output, how["stage"], again=again or seed is not None)
     words = shown.not_private
     if words and (quiet or muted()):
         say(f"{output}: {words}", always=True)
     if quiet:
         return
-    print_counts(done.counts, asks, done.parts.leaves)
+    print_counts(done.counts, asks, done.leaves)
     source = how["prior"] or (None if done.before is None else f"impressions before {how['prior_until']}")
     print_plan(done.plan, done.tree, done.prior, f"as in {how['plan']}" if how["plan"] else source)
     say("")
     notes = [*([f"below are the upper levels: {shown.upper}"] if shown.upper else []), *([words] if words else [])]
-    print_estimates(shown.quantities(None), done.rows, os.path.join(output, "estimates.parquet"), notes)
-    for line in _notes(done, done.frames, output, not words):
+    print_estimates(shown.quantities(None), done.rows, os.path.join(output, shown.files[-1]), notes)
+    for line in _notes(done, done.tables, output, not words):
         say(line)
 
 
-def _notes(done: "Run | JointRun | SparkRun", tables: Collection[str], output: str, private: bool) -> Iterator[str]:
+def _notes(
+    done: "Run | JointRun | SparkRun | RunByRoot", tables: Collection[str], output: str, private: bool
+) -> Iterator[str]:
     """What to say of a run besides counts, plan and estimates."""
     true = "counts" if done.before is None else "counts and prior"
     ratios = " ratios," if "ratios" in tables else ""

@@ -26,6 +26,7 @@ import click
 from attributary import __version__
 from attributary.cli.command_errors import bare, end_of, with_options
 from attributary.errors import InputError
+from attributary.types import Record
 from attributary.whole_files import save, written
 
 HELP = "Also write all that is printed to this file, as JSON; - is standard output."
@@ -50,9 +51,9 @@ class SummaryFile:
     path: str  # empty where only lines are wanted
     command: str
     muted: bool  # nothing is to be printed, but for what is not private
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Record = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
-    tables: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[Record] = field(default_factory=list)
     done: bool = False
     stages: list[Stage] = field(default_factory=list)
     began: float = 0.0  # the stage that runs
@@ -100,7 +101,7 @@ class SummaryFile:
             known = {"seconds": stage.seconds, "peak_memory_mb": stage.peak_memory_mb}
             log_line("stage", command=self.command, stage=stage.stage, **known, **({"failed": True} if failed else {}))
 
-    def _replace(self, content: dict[str, Any]) -> None:
+    def _replace(self, content: Record) -> None:
         """Writes a summary before all is done, or where it never will be: in the place of none, or of an earlier one.
 
         What else the path may name, as an input that was not known when the command failed, is left alone.
@@ -114,7 +115,7 @@ class SummaryFile:
             self._save(content)
             del written[before:]
 
-    def _save(self, content: dict[str, Any]) -> None:
+    def _save(self, content: Record) -> None:
         said = {"command": self.command, "version": __version__, **content, "stages": self.stages}
         save(json.dumps(as_json(said), ensure_ascii=False, indent=2, allow_nan=False) + "\n", self.path)
 
@@ -208,7 +209,7 @@ def with_summary(command: click.Command) -> click.Command:
 
 
 @contextmanager
-def _collected(command: str, path: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _collected(command: str, path: str, params: Mapping[str, Any]) -> Iterator[Record]:
     """Notes what a command prints, and writes it at the end; gives the command's parameters."""
     if path:
         _check(path, params)

@@ -12,7 +12,7 @@ from attributary.denoising.prior import Prior
 from attributary.denoising.quantile import excess_kurtosis, quantile
 from attributary.denoising.total import Total, predicted_variance, total
 from attributary.measurements import Measurements
-from attributary.tree import Family, Tree
+from attributary.tree import Tree
 from attributary.types import Arrow, Floats, Frame
 
 TOGETHER = 0.7  # measured on generated data: with it, intervals of inner nodes cover at their rate
@@ -304,13 +304,12 @@ def unmeasured_bounds(tree: Tree, blue: Floats, variance: Floats, reach: float) 
     """
     wide = variance == np.inf
     low, high, known = np.where(wide, 0.0, blue), np.where(wide, np.inf, blue), np.where(wide, 0.0, variance)
-    families = [Family(tree, level) for level in range(tree.depth - 1)]
-    for family in reversed(families):
+    for family in tree.families(upwards=True):
         c, here = family.children, wide[family.parent]
         half, sums = reach * np.sqrt(family.sum(known[c])), family.sum(np.where(wide[c], 0.0, blue[c]))
         least = np.maximum(sums - half, 0) + family.sum(np.where(wide[c], low[c], 0.0))
         low[family.parent[here]], high[family.parent[here]] = least[here], (family.sum(high[c]) + half)[here]
-    for family in families:
+    for family in tree.families():
         p, c = family.parent, family.children
         left = high[p] - family.sum(low[c]) + reach * np.sqrt(known[p] + family.sum(known[c]))
         room = np.maximum(family.spread(left), 0) + low[c]

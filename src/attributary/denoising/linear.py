@@ -34,26 +34,22 @@ def downward(
 
     `figures` save compiled passes a copy.
     """
-    for level in range(start, tree.depth - 1):
-        family = Family(tree, level)
-        if family.size:
-            c = family.children
-            count[c], variance[c] = _down(family, count[c], variance[c], count[family.parent], variance[family.parent])
+    for family in tree.families(start=start):
+        c = family.children
+        count[c], variance[c] = _down(family, count[c], variance[c], count[family.parent], variance[family.parent])
 
 
 def upward(tree: Tree, x: Floats, var: Floats, last: bool = True) -> tuple[Floats, Floats]:
     """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
     refuse(tree, x, var)
     z, v = np.where(var == np.inf, 0.0, x), var.copy()
-    for level in reversed(range(tree.depth - 1)):
-        family = Family(tree, level)
-        if family.size:
-            p, c = family.parent, family.children
-            below = family.sum(z[c])
-            clash = (var[p] == 0) & (family.sum(v[c]) == 0) & (np.abs(x[p] - below) > family.rounding(z[c], x[p]))
-            if clash.any():
-                contradiction(tree, x, z, int(p[np.argmax(clash)]))
-            z[p], v[p] = combine(z[p], var[p], below, family.sum(v[c]))
+    for family in tree.families(upwards=True):
+        p, c = family.parent, family.children
+        below = family.sum(z[c])
+        clash = (var[p] == 0) & (family.sum(v[c]) == 0) & (np.abs(x[p] - below) > family.rounding(z[c], x[p]))
+        if clash.any():
+            contradiction(tree, x, z, int(p[np.argmax(clash)]))
+        z[p], v[p] = combine(z[p], var[p], below, family.sum(v[c]))
     return z, v
 
 

@@ -149,7 +149,11 @@ def joint(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None
     """
     x, var = x.copy(), var.copy()
     leaf = tree.in_level_order.is_leaf
-    above = None if least is None else _nearest_exact(tree, var == 0)
+    above = None
+    if least is not None:  # the exact node that each node is or stands under; its root where there is none
+        above = np.where((var == 0) | (tree.family < 0), np.arange(len(tree)), tree.family)
+        while (above[above] != above).any():
+            above = above[above]
     while True:
         free = leaf & (var > 0)
         negative = np.flatnonzero(free & (blue < _bar(blue, var, free, above)))
@@ -157,14 +161,6 @@ def joint(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None
             return topdown(tree, x, var, blue, least)  # with nothing left to do but mend the last digits
         x[negative], var[negative] = 0.0, 0.0
         blue, _ = engine(tree).blue(tree, x, var)
-
-
-def _nearest_exact(tree: Tree, exact: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The exact node that each node is or stands under; its root where there is none."""
-    up = np.where(exact | (tree.family < 0), np.arange(len(tree)), tree.family)
-    while (up[up] != up).any():
-        up = up[up]
-    return up
 
 
 def _bar(blue: Floats, var: Floats, free: NDArray[np.bool_], above: NDArray[np.int64] | None) -> Floats | float:

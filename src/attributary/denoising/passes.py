@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from types import ModuleType
 
 from attributary.denoising import linear
 from attributary.denoising.threads import Kernel, shared, spans
-from attributary.kernel import IN_PYTHON, worth_compiling
-from attributary.kernel import kernel as compile_kernel
+from attributary.kernel import IN_PYTHON, compiled, worth_compiling
 from attributary.tree import Tree
 from attributary.types import Floats, Values
 
@@ -33,9 +31,9 @@ def engine(tree: Tree, figures: int = 0) -> ModuleType:
     """
     if max(len(tree), figures) < (COMPILED_ONCE if ONCE.get() else COMPILED_FROM) and tree.depth < DEEP:
         return linear
-    from attributary.denoising import compiled
+    from attributary.denoising import compiled as large
 
-    return compiled
+    return large
 
 
 @contextmanager
@@ -63,9 +61,4 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: Values, upwards: bool = False) ->
         return
     with shared(tree) as run:
         for span in reversed(spans(tree)) if upwards else spans(tree):
-            run(span, _compiled(kernel), *arrays)
-
-
-@cache
-def _compiled(function: Kernel) -> Kernel:
-    return compile_kernel(nogil=True)(function)
+            run(span, compiled(kernel), *arrays)

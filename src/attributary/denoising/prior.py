@@ -12,7 +12,7 @@ from attributary.denoising.linear import contradiction, refuse
 from attributary.denoising.nonnegative import least, settled
 from attributary.denoising.passes import engine, sweep
 from attributary.measurements import Measurements
-from attributary.tree import Family, Tree
+from attributary.tree import Tree
 from attributary.types import Bools, Floats
 
 ROUNDING = 1e-6  # how far the shares of a family may be from 1 together
@@ -91,16 +91,14 @@ def refuse_shares(tree: Tree, share: Floats, spread: Floats) -> None:
     """Raises ValueError for invalid shares and spreads, in level order."""
     if not (spread[tree.slice(0).stop :] >= 0).all():
         raise ValueError("a spread is 0 or more, or inf where nothing is known; got one that is negative or nan")
-    for level in range(tree.depth - 1):
-        family = Family(tree, level)
-        if family.size:
-            c = family.children
-            expected = family.sum((spread[c] < np.inf).astype(np.float64)) > 0
-            sums = family.sum(share[c])
-            bad = expected & ~(np.abs(sums - 1) <= ROUNDING)
-            if bad.any() or (share[c][spread[c] < np.inf] < 0).any():
-                wrong = sums[np.argmax(bad)]
-                raise ValueError(f"shares are 0 or more and sum to 1 in each family; one sums to {wrong}")
+    for family in tree.families():
+        c = family.children
+        expected = family.sum((spread[c] < np.inf).astype(np.float64)) > 0
+        sums = family.sum(share[c])
+        bad = expected & ~(np.abs(sums - 1) <= ROUNDING)
+        if bad.any() or (share[c][spread[c] < np.inf] < 0).any():
+            wrong = sums[np.argmax(bad)]
+            raise ValueError(f"shares are 0 or more and sum to 1 in each family; one sums to {wrong}")
 
 
 def with_means(tree: Tree, given: Measurements, prior: Prior) -> Measurements:

@@ -103,12 +103,10 @@ def excess_kurtosis(tree: Tree, measured: Measurements, variance: Floats) -> Flo
 def upward(tree: Tree, var: Floats, of_noise: Floats, up: Floats) -> Floats:
     """The excess of z⇑, in level order; `of_noise` is that of the figures, `var` their variance and `up` is var⇑."""
     e_up = of_noise.copy()
-    for level in reversed(range(tree.depth - 1)):
-        family = Family(tree, level)
-        if family.size:
-            c, p = family.children, family.parent
-            below = family.sum(up[c])
-            e_up[p] = _mix(var[p], of_noise[p], below, _of_sum(family, e_up[c], up[c], below))
+    for family in tree.families(upwards=True):
+        c, p = family.children, family.parent
+        below = family.sum(up[c])
+        e_up[p] = _mix(var[p], of_noise[p], below, _of_sum(family, e_up[c], up[c], below))
     return e_up
 
 

@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from attributary.kernel import usable_threads
+from attributary.kernel import memory_threads
 from attributary.tree import Tree
 
 THREADED = 500_000  # nodes of a level from which a second thread pays
-MOST = 8  # more threads do not make memory faster
-
 Kernel = Callable[..., Any]  # kernel(first, *arrays, lo, hi) over the parents lo:hi
 
 
 @contextmanager
 def shared(tree: Tree) -> Iterator[Callable[..., list[Any]]]:
     """A way to run a kernel over a span of parents: run(span, kernel, *arrays), its results one for each thread."""
-    threads = min(usable_threads(), MOST) if len(tree) >= THREADED else 1
+    threads = memory_threads() if len(tree) >= THREADED else 1
     with ThreadPoolExecutor(threads) as pool:
 
         def run(span: tuple[int, int], kernel: Kernel, *arrays: Any) -> list[Any]:

@@ -72,12 +72,10 @@ def _parts(tree: Tree, measured: Measurements, weights: Floats) -> tuple[Floats,
     _, up = engine(tree).upward(tree, tree.to_level_order(measured.noisy), var)
     pull = tree.in_level_order.sum_down(tree.to_level_order(weights))  # h
     variance = np.zeros(len(tree))
-    for level in reversed(range(tree.depth - 1)):
-        family = Family(tree, level)
-        if family.size:
-            c, p = family.children, family.parent
-            pull[p] = _mean(family, pull[c], up[c])
-            variance[c] = _square(pull[c] - family.spread(pull[p]), up[c])
+    for family in tree.families(upwards=True):
+        c, p = family.children, family.parent
+        pull[p] = _mean(family, pull[c], up[c])
+        variance[c] = _square(pull[c] - family.spread(pull[p]), up[c])
     if families:
         variance = tree.from_level_order(variance)
         for each in families:
@@ -114,10 +112,7 @@ def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, varian
     roots = tree.slice(0)
     with np.errstate(invalid="ignore"):
         shared[roots] = np.where(pull[roots] == 0, 0.0, pull[roots] * up[roots])
-    for level in range(tree.depth - 1):
-        family = Family(tree, level)
-        if not family.size:
-            continue
+    for family in tree.families():
         c, p = family.children, family.parent
         v = up[c]
         missing = v == np.inf
@@ -146,10 +141,7 @@ def predicted_variance(tree: Tree, measured: Measurements, prior: Prior, weights
     up = upward(tree, x, var, *shares)
     h: Floats = tree.to_level_order(weights).copy()
     variance = np.zeros(len(tree))
-    for level in reversed(range(tree.depth - 1)):
-        family = Family(tree, level)
-        if not family.size:
-            continue
+    for family in tree.families(upwards=True):
         c, p = family.children, family.parent
         mean = _mean(family, h[c], up.v[c])
         variance[c] = _square(h[c] - family.spread(mean), up.v[c])

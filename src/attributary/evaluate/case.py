@@ -8,20 +8,21 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from attributary.budget import Split
+from attributary.budget import METHODS, Split
 from attributary.errors import InputError
 from attributary.evaluate.methods import Method
 from attributary.noise import page_of
-from attributary.plan.contributions import contributions
 from attributary.plan.limits import ChosenLimits
 from attributary.plan.make import WITH_LIMITS, Division
-from attributary.plan.problem import Problem, Shares, shares, under
+from attributary.plan.problem import Problem, Shares, in_parts, shares, under
+from attributary.plan.proposals import Wishes
 from attributary.prior import Prior
 from attributary.prior.earlier import CLOSE, Profile
 from attributary.prior.learn import label_codes
 from attributary.spec import Measure, Spec
+from attributary.spec.measure import EQUAL
 from attributary.tree import Tree
-from attributary.types import Floats, Ints, Values
+from attributary.types import Floats, Ints, Record, Values
 
 MOST = (1, 2, 5, 15)
 PERCENTS = (95, 99)
@@ -198,7 +199,7 @@ def fixed(values: Values) -> Values:
 def changed(prior: Prior, change: Callable[[Values], Values]) -> Prior:
     """The prior for other nodes, or in another order."""
     values = {each.name: getattr(prior, each.name) for each in fields(prior)}
-    new: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, np.ndarray)}
+    new: Record = {name: change(value) for name, value in values.items() if isinstance(value, np.ndarray)}
     return replace(prior, **new)
 
 
@@ -265,10 +266,9 @@ def node_shares(case: Case, method: Method) -> Floats:
     question = replace(asked, denoised=not method.raw)
     try:
         split = _divided([question], method).split[0]
-        nodes = case.tree.spread(split.rows(case.tree), int(case.spec.total), rest=True)
-        if split.nodes is not None:
-            new = np.zeros(case.nodes, bool) if case.spec.split_by is None else under(case.tree, question.new)
-            nodes = np.where(new, nodes, split.nodes)
+        nodes = split.of_nodes(case.tree)
+        if split.nodes is not None and case.spec.split_by is not None:
+            nodes = np.where(under(case.tree, question.new), Shares(split.default).of_nodes(case.tree), nodes)
         return Split(case.tree, nodes, 1.0).nodes()
     except ValueError as error:
         raise InputError(f"{method.name}: {error}") from error
@@ -291,11 +291,12 @@ def under_limits(case: Case, by_level: list[Shares], method: Method) -> list[One
     spec, tree, limits, measured, earlier = case.spec, case.tree, case.limits, case.measured, case.earlier
     assert limits is not None and measured is not None and earlier is not None
     asked, ones, page = problems(case), [], page_of(case.noise)
-    hand = Division(asked, limits.of(spec, earlier), by_level) if limits.by_hand else None
-    divided = hand or _divided(asked, method, by_level)
-    whole, most = contributions(asked, divided.split, divided.parts, divided.limits.most), divided.most_of_heads
-    for k, (q, clip) in enumerate(zip(asked, divided.limits.clips, strict=True)):
-        contribution = whole.of_nodes(tree, k).astype(np.float64)
+    hand = Division(asked, limits.of(spec, earlier), in_parts(asked, by_level)) if limits.by_hand else None
+    wishes = Wishes(method.split.name if method.split.name in METHODS else EQUAL)  # which nobody improves
+    divided = (hand or _divided(asked, method, by_level)).fitted(wishes)
+    spec, most = divided.problems[0].spec, divided.most_of_heads
+    for q, row, clip in zip(divided.problems, divided.rounded(wishes), divided.limits.clips, strict=True):
+        contribution = row.of_nodes(tree).astype(np.float64)
         alone = Case(
             case.dataset,
             f"{case.name}/{q.measure.name}",  # a name of its own, so that its noise is

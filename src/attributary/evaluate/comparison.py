@@ -11,7 +11,7 @@ from attributary.facts.evaluation import Point, error_tables, method_tables, pai
 from attributary.html import html_table
 from attributary.report.chart import Chart, VegaLite, alone, to_file
 from attributary.report.curves import chart
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 WIDE = 760  # of a figure
 
@@ -48,9 +48,9 @@ class Evaluation:
         """Whether the tables are the same to the last digit."""
         return bool(self.table.equals(other.table))
 
-    def to_pylist(self) -> list[dict[str, Any]]:
+    def to_pylist(self) -> list[Record]:
         """The rows as dictionaries."""
-        rows: list[dict[str, Any]] = self.table.to_pylist()
+        rows: list[Record] = self.table.to_pylist()
         return rows
 
     @cached_property
@@ -68,7 +68,7 @@ class Evaluation:
         """The squared errors of an error's draws; none where nothing was drawn."""
         return self._by_point.get(tuple(getattr(point, name) for name in keys(self.table)), [])
 
-    def compare(self, method: str, against: str) -> list[dict[str, Any]]:
+    def compare(self, method: str, against: str) -> list[Record]:
         """How much larger or smaller a method's error is than another's, at every point where both were simulated.
 
         `change` is relative (−0.1: a tenth less), and `standard_error` is that of the paired difference: both met the

@@ -31,6 +31,7 @@ from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import page_of
 from attributary.tables.table_columns import mark
+from attributary.types import Record
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 TAUS = (5.0, 10.0)
@@ -38,7 +39,6 @@ DRAWS = 50
 MANY = ("clip", "conversions_per_impression", "measure_tau", "bias")  # columns where limits cut something off
 PAYS = 2e8  # work from which a second process pays, which takes a second or two to start
 Progress = Callable[[int, int], None]  # is called with how many tasks are done, and of how many
-Row = dict[str, Any]
 
 
 class Store:
@@ -52,11 +52,11 @@ class Store:
         self._path = path
         self._rows = {} if path is None else _read(path)
 
-    def get(self, key: str) -> list[dict[str, Any]] | None:
+    def get(self, key: str) -> list[Record] | None:
         """The rows of a finished task; None if it is not finished."""
         return self._rows.get(key)
 
-    def put(self, key: str, rows: list[dict[str, Any]]) -> None:
+    def put(self, key: str, rows: list[Record]) -> None:
         self._rows[key] = rows
         if self._path is None:
             return
@@ -72,7 +72,7 @@ class Store:
             raise InputError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
-def _read(path: str) -> dict[str, list[dict[str, Any]]]:
+def _read(path: str) -> dict[str, list[Record]]:
     by_key = {}
     try:
         with open(path, "rb") as file:
@@ -221,7 +221,7 @@ def _numbers(name: str, values: Collection[float]) -> tuple[float, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
+def _tables(rows: list[Record], tasks: list[GridTask]) -> tuple[Any, Any]:
     """The rows by dataset, tree, noise, τ, ε, measure, limits and method, as they were asked for; and their draws."""
     import pyarrow as pa
 
@@ -245,9 +245,9 @@ def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
     return table, table.append_column("squared", squared).filter(pa.array(drawn)).select([*keys(table), "squared"])
 
 
-def answer(task: GridTask, case: Case) -> list[Row]:
+def answer(task: GridTask, case: Case) -> list[Record]:
     """The rows of the evaluation table for a task: of each measure and, if there are several, of all together."""
-    rows: list[Row] = []
+    rows: list[Record] = []
     by_epsilon = measures_by_epsilon(case, task.methods, task.tau, task.epsilons)
     for _, same in groupby(by_epsilon, key=lambda measures: measures[0].case):  # counts alone: the same at every ε
         measures = list(zip(*same, strict=True))
@@ -259,12 +259,12 @@ def answer(task: GridTask, case: Case) -> list[Row]:
     return rows
 
 
-def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[Row]:
+def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[Record]:
     """The rows of one measure, whose counts are the same at each of some ε."""
     one, alone = ones[0], ones[0].case
     pooling = Pooling.of(alone.tree, alone.truth, one.tau, task.pool, case.spec.weigh)
     background = Background(alone.prior, one.tau, one.worth)
-    noises = [SimulatedNoise(case.noise, at.epsilon, case.spec.l1, at.share, case.spec.delta or 0.0) for at in ones]
+    noises = [SimulatedNoise(case.noise, at.epsilon, at.case.spec.l1, at.share, case.spec.delta or 0.0) for at in ones]
     rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling, background)]
     methods = [method for method in task.methods if method.name != ZEROS]
     if task.draws and methods:
@@ -283,11 +283,11 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
 
 def _exactly(
     task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling, background: Background
-) -> list[Row]:
+) -> list[Record]:
     """The errors of a linear estimator: its variances, and how far its counts are off where there is no noise."""
     if not method.estimator.linear:
         return []
-    rows: list[Row] = []
+    rows: list[Record] = []
     before: SimulatedNoise | None = None
     for noise in noises:
         if before is None or noise.share is not before.share or np.any(case.rounding):
@@ -299,10 +299,10 @@ def _exactly(
     return rows
 
 
-def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str, errors: PooledErrors) -> list[Row]:
+def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str, errors: PooledErrors) -> list[Record]:
     sizes = [*np.diff(case.tree.offsets).tolist(), case.nodes]
     by_level = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
-    rows: list[Row] = [
+    rows: list[Record] = [
         {
             "dataset": case.dataset,
             "tree": case.name,
@@ -331,14 +331,16 @@ def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str,
     return rows
 
 
-def _together(rows: Sequence[Row], weights: Sequence[float]) -> Row:
+def _together(rows: Sequence[Record], weights: Sequence[float]) -> Record:
     """Root mean squares over measures, by their weights; the noise of one is independent of the others'."""
     part = [weight / sum(weights) for weight in weights]
 
     def mean(name: str) -> float:
         return sqrt(sum(p * row[name] ** 2 for p, row in zip(part, rows, strict=True)))
 
-    whole: Row = {name: value if all(row[name] == value for row in rows) else None for name, value in rows[0].items()}
+    whole: Record = {
+        name: value if all(row[name] == value for row in rows) else None for name, value in rows[0].items()
+    }
     whole |= {"measure": None, "clip": None, "measure_tau": None, "rmsre": mean("rmsre"), "bias": mean("bias")}
     if rows[0]["squared"] is not None:
         whole["squared"] = np.average([row["squared"] for row in rows], axis=0, weights=part).tolist()
@@ -353,7 +355,7 @@ _CASES: dict[str, Case] = {}  # of this process, by their keys, once they were n
 _FOLDER = ""
 
 
-def answers(tasks: dict[str, GridTask], cases: dict[str, Case], workers: int) -> Iterator[tuple[str, list[Row]]]:
+def answers(tasks: dict[str, GridTask], cases: dict[str, Case], workers: int) -> Iterator[tuple[str, list[Record]]]:
     """The rows of each task, with its key, as they come: in the tasks' order with one worker."""
     if workers <= 1 or len(tasks) <= 1:
         for key, task in tasks.items():
@@ -423,7 +425,7 @@ def _end_with(join: Callable[[], object]) -> None:
     os._exit(1)
 
 
-def _run(task: GridTask) -> list[Row]:
+def _run(task: GridTask) -> list[Record]:
     if task.case not in _CASES:
         with open(_file(_FOLDER, task.case), "rb") as file:
             _CASES[task.case] = pickle.load(file)

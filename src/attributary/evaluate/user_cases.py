@@ -22,16 +22,18 @@ from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import Engine
 from attributary.logs.log_files import all_files, is_generated
 from attributary.noise import Entropy, model, page_of
-from attributary.pipeline.level_columns import level_columns, refused
+from attributary.pipeline.level_columns import level_columns
 from attributary.pipeline.read_prior import COUNTS, ESTIMATES, count_rows, of_measure, read_prior
-from attributary.plan.make import refuse_unknown_limits
+from attributary.plan.make import make_plan, refuse_unknown_limits
+from attributary.plan.proposals import proposals_of
 from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.earlier import Profile, profile
 from attributary.spec import Spec
 from attributary.tables import read_table, shown, write_table
 from attributary.tables.table_columns import arrow_table, floats, together, words_of
 from attributary.tree import Tree
-from attributary.types import Arrow
+from attributary.tree.paths import refused
+from attributary.types import Arrow, Record
 
 EPSILON = 1.0  # of a private prior, in the paper
 
@@ -118,6 +120,10 @@ def limited_cases(
         raise InputError('sums of values need noise = "api"; use it, or measure counts alone')
     refuse_no_cut(spec, measured)
     refuse_unknown_limits(spec, earlier_profile)
+    proposals = proposals_of(spec)
+    if proposals is not None and not proposals.decided(spec):  # as a plan decides
+        made = make_plan(spec, tree, prior, profile=earlier_profile).spec
+        spec, noises = spec.model_copy(update={"api": made.api, "noise": made.noise}), (made.noise,)
     count = measured.full(next((m for m in spec.asked if m.is_count), spec.asked[0]))
     cases: list[Case] = []
     for noise in noises:
@@ -207,7 +213,7 @@ def log_periods(
     key = "" if remote else identity(paths, spec.identity("tau", "noise"), prior_until, since, until)
     counted: dict[str, Counts] = {}
 
-    def make() -> dict[str, Any]:
+    def make() -> Record:
         with engine() as running:
             measured = count(spec, folder, since=prior_until or since, until=until, engine=running)
             counted["measured"] = measured.refuse_no_match()
@@ -269,7 +275,7 @@ def identity(paths: Sequence[str], *options: object) -> str:
     return digest.hexdigest()
 
 
-Tables = dict[str, Any]
+Tables = dict[str, Arrow]
 
 
 def cached(where: str | None, key: str, names: tuple[str, ...], make: Callable[[], Tables]) -> Tables:

@@ -10,24 +10,15 @@ import numpy as np
 
 from attributary.changes import Series, periods
 from attributary.errors import InputError
-from attributary.estimates import (
-    COLUMNS,
-    FIGURES,
-    MEASURE,
-    NEEDED,
-    OPTIONAL,
-    Column,
-    by_measure,
-    has_measures,
-    noted,
-    with_columns,
-)
+from attributary.estimates import COLUMNS, FIGURES, OPTIONAL, Column, by_measure, has_measures, noted, with_columns
 from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
 from attributary.facts.estimates import LevelGain, level_gain
-from attributary.logs.duckdb import print_no_progress
+from attributary.logs.duckdb import literal, print_no_progress
 from attributary.read_estimates import measure_names
 from attributary.tables import read_table
+from attributary.tables.as_written import MEASURE, NEEDED
 from attributary.tables.table_columns import mark
+from attributary.types import Record
 
 CHANGES = ("old", "change", "spread", "z", "chance", "relative", "relative_low", "relative_high", "verdict")
 
@@ -145,7 +136,7 @@ def write_periods(named: dict[str, str], levels: list[str] | None, folder: str) 
     tables = {}
     for name, each in series.items():
         step, now = each.steps[-1], each.course
-        columns: dict[str, Any] = dict(zip(("estimate", "low", "high"), (values[-1] for values in now), strict=True))
+        columns: Record = dict(zip(("estimate", "low", "high"), (values[-1] for values in now), strict=True))
         columns |= {"correction": np.full(len(each.tree), np.nan), "variance": step.now.figures.variance}
         columns |= {"old": step.before.figures.count}
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -171,7 +162,7 @@ def _limit(connection: Any, tables: list[OpenTable], folder: str, memory: str | 
     """Whatever a query says, it reads these files and writes what does not fit to this folder, and cannot undo that."""
     import duckdb
 
-    settings: dict[str, Any] = {
+    settings: Record = {
         "temp_directory": folder,
         "python_enable_replacements": False,
         "autoinstall_known_extensions": False,
@@ -180,20 +171,14 @@ def _limit(connection: Any, tables: list[OpenTable], folder: str, memory: str | 
         "allowed_paths": [os.path.abspath(table.file) for table in tables],
     }
     for name, value in settings.items():
-        connection.execute(f"SET {name} = {_literal(value)}")
+        connection.execute(f"SET {name} = {literal(value)}")
     if memory is not None:
         try:
-            connection.execute(f"SET memory_limit = {_literal(memory)}")
+            connection.execute(f"SET memory_limit = {literal(memory)}")
         except duckdb.Error:
             raise InputError(f"`memory` is a size, as in 4GB; got {memory!r}") from None
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    return str(value).lower() if isinstance(value, bool) else "'" + value.replace("'", "''") + "'"
 
 
 def _view(name: str, table: OpenTable, compared: bool) -> str:
@@ -206,8 +191,8 @@ def _view(name: str, table: OpenTable, compared: bool) -> str:
         cell = quoted(figure) if figure in table.figures else "NULL"
         columns.append(f"CAST({cell} AS DOUBLE) AS {figure}")
     columns += CHANGES if compared else ()
-    path = _literal(os.path.abspath(table.file))
-    rows = "" if table.measure is None else f" WHERE CAST({quoted(MEASURE)} AS VARCHAR) = {_literal(table.measure)}"
+    path = literal(os.path.abspath(table.file))
+    rows = "" if table.measure is None else f" WHERE CAST({quoted(MEASURE)} AS VARCHAR) = {literal(table.measure)}"
     return f"CREATE VIEW {name} AS SELECT {', '.join(columns)} FROM read_parquet({path}){rows}"
 
 

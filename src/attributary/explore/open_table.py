@@ -1,7 +1,7 @@
 """Open table: estimates in a file, opened to be looked at; its rows stay where they are."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,20 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.estimates import (
-    MEASURE,
-    NEEDED,
-    NODE,
-    OPTIONAL,
-    About,
-    about,
-    has_measures,
-    label_columns,
-    noted,
-)
-from attributary.file_kind import KnownFile, table_kind
+from attributary.estimates import NODE, OPTIONAL, About, about, has_measures, label_columns, noted
+from attributary.file_kind import KnownFile, file_kind
 from attributary.read_estimates import measure_names, read_estimates, read_measures
-from attributary.tables import read_table
+from attributary.tables.as_written import MEASURE, NEEDED
 from attributary.tables.table_columns import NAME, mark, together, words_in, words_of
 from attributary.tables.table_source import by_content, readable
 from attributary.types import Arrow
@@ -128,11 +118,12 @@ def open_tables(
     from pyarrow import parquet
 
     stamp(path)  # or an error that says what is wrong with it
-    file = _plainly(path, folder)
-    if made or levels or not _is_ours(path):
+    file, known = _plainly(path, folder), None if made else estimates_in(path, levels)
+    if known is None or levels or not _is_ours(known):
         stage(f"reading {path}")
-        file = _beside(folder)
-        parquet.write_table(made() if made else _in_order(path, levels), file, row_group_size=2**17)
+        file, table = _beside(folder), made() if made else None
+        table = table if known is None else _in_order(known, levels)
+        parquet.write_table(table, file, row_group_size=2**17)
     try:
         with parquet.ParquetFile(file) as source:
             if not has_measures(source.schema_arrow.names):
@@ -185,41 +176,31 @@ def _beside(folder: str) -> str:
     return os.path.join(folder, f"{len(os.listdir(folder))}.parquet")
 
 
-def _is_ours(path: str) -> bool:
-    """Whether a file is Parquet and has the tree's columns; one that is no table of estimates is refused."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        with open(path, "rb") as file:
-            beginning = file.read(4096)
-        if not beginning or by_content(beginning) != "parquet":
-            return False
-        names = parquet.read_schema(path).names
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InputError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0][:200]}") from error
-    refuse_other(path, names)
-    return set(NODE) <= set(names) and len(names) == len(set(names))
+def estimates_in(path: str, levels: list[str] | None = None) -> KnownFile:
+    """The file with a table of estimates at this path; any other is refused."""
+    known = file_kind(path, "explore", levels)
+    if known.kind != "estimates":
+        known.refuse("explore", REMEDIES.get(known.kind, f"estimates have the columns {', '.join(NEEDED)}"))
+    return known
 
 
-def refuse_other(path: str, names: Sequence[str], levels: list[str] | None = None) -> None:
-    """Refuses a table that is not one of estimates."""
-    if (kind := table_kind(names, levels)) != "estimates":
-        lacking = f"estimates have the columns {', '.join(NEEDED)}"
-        KnownFile(path, kind, tuple(names)).refuse("explore", REMEDIES.get(kind, lacking))
+def _is_ours(known: KnownFile) -> bool:
+    """Whether a file is Parquet and has the tree's columns."""
+    with open(known.path, "rb") as file:
+        is_parquet = by_content(file.read(4096)) == "parquet"
+    return is_parquet and set(NODE) <= set(known.names) and len(known.names) == len(set(known.names))
 
 
-def _in_order(path: str, levels: list[str] | None) -> Arrow:
+def _in_order(known: KnownFile, levels: list[str] | None) -> Arrow:
     """A table of estimates of any kind as one of ours: the tree's columns, then the figures."""
     import pyarrow as pa
 
-    table = read_table(path)
-    refuse_other(path, table.column_names, levels)
+    path, table = known.path, known.table
     if not has_measures(table.column_names, levels):
         est = read_estimates(table, path, levels)
         made = est.table().replace_schema_metadata(table.schema.metadata)
-        known = {"confidence": round(200 * est.level) / 200} if est.level_known else {}  # which text does not state
-        return mark(noted(made, figure=est.figure, **known), words_of(table))
+        stated = {"confidence": round(200 * est.level) / 200} if est.level_known else {}  # text does not state it
+        return mark(noted(made, figure=est.figure, **stated), words_of(table))
     read = read_measures(table, path, levels)
     each = [est.table().add_column(0, MEASURE, pa.array([name] * len(est))) for name, est in read.items()]
     return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from attributary.spec.measure import AUTO, COUNT
 from attributary.spec.privacy_unit import UNITS
 from attributary.spec.terms import at_epsilon
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Floats, Record
 
 FANS = (12, 20, 14)
 LEVELS = ("campaign", "location", "day", "hour", "device", "placement")
@@ -35,7 +34,7 @@ EPSILON = 4.0
 MOST_DIGITS = 30
 SPAN, POINTS = 4.0, 9  # of the curve: times less and more ε
 Params = Mapping[str, str]
-Answer = dict[str, Any]
+Answer = Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +197,7 @@ def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> Pla
 
 def _spec(levels: tuple[str, ...], total: bool, tau: float | None) -> Spec:
     """A spec for levels of these names, or, where a spec would refuse a name, of their numbers."""
-    options: dict[str, Any] = {"epsilon": EPSILON, "total": total} | ({} if tau is None else {"tau": tau})
+    options: Record = {"epsilon": EPSILON, "total": total} | ({} if tau is None else {"tau": tau})
     names = levels[int(total) :]
     try:
         return Spec(**options, attribute=[{"name": name} for name in names])
@@ -211,7 +210,7 @@ def _spec(levels: tuple[str, ...], total: bool, tau: float | None) -> Spec:
 
 def requested_spec(start: PlanStart, params: Params) -> Spec:
     """The spec of the start with what was moved; whatever it cannot be is refused by the spec itself."""
-    changed: dict[str, Any] = start.spec.model_dump(by_alias=True, exclude_none=True)
+    changed: Record = start.spec.model_dump(by_alias=True, exclude_none=True)
     if params.get("epsilon"):
         changed = at_epsilon(changed, _number(params["epsilon"], "epsilon"))
     if params.get("tau"):

@@ -17,6 +17,7 @@ from attributary.estimates import EXTRAS, FIGURES, thresholds
 from attributary.explore.estimate_store import CHANGES, EstimateStore
 from attributary.measurements import Measurements
 from attributary.tables.table_columns import NAME
+from attributary.types import Record
 
 BLOCK = 2048  # rows that are fetched at a time
 RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet takes for a formula
@@ -79,9 +80,6 @@ def _whole(text: str, name: str, end: int) -> int:
     return int(text)
 
 
-Row = dict[str, Any]
-
-
 class Queries:
     """One cursor on a store, for one thread; closing it, or interrupting it from another thread, ends its query."""
 
@@ -96,14 +94,14 @@ class Queries:
         labels = [f"a{i}" for i in range(len(store.now.attributes))]
         return ["node", "level", "label", *labels, *store.figures, *(CHANGES if store.series else ()), "error"]
 
-    def page(self, view: View) -> dict[str, Any]:
+    def page(self, view: View) -> Record:
         """The rows of a page, and whether there are more; how many there are in all, where that is known."""
         found = self._sorted(view, f" LIMIT {PAGE + 1} OFFSET {PAGE * view.page}").fetchall()
         forest = self.store.now.forest
         of = None if view.flat else forest.sizes[0] if view.node is None else int(forest.children[view.node])
         return {"rows": self._shown(found[:PAGE], view.flat), "more": len(found) > PAGE, "page": view.page, "of": of}
 
-    def node(self, node: int) -> Row:
+    def node(self, node: int) -> Record:
         return self._shown(self._select("node = ?", [node]).fetchall(), True)[0]
 
     def count(self, view: View) -> int:
@@ -132,7 +130,7 @@ class Queries:
         """The rows that a view asks for, and the values in that."""
         if not view.flat:
             return "parent = ?", [-1 if view.node is None else view.node]
-        parts: dict[str, Any] = {} if view.level is None else {"level = ?": view.level}
+        parts: Record = {} if view.level is None else {"level = ?": view.level}
         if view.node is not None:
             labels = ", ".join(["level", *(f"a{i}" for i in range(len(self.store.now.attributes)))])
             query = f"SELECT {labels} FROM {self.store.view} WHERE node = ?"
@@ -144,7 +142,7 @@ class Queries:
         parts |= {"contains(lower(label), lower(?))": view.find} if view.find else {}
         return " AND ".join(parts) or "true", [*parts.values()]
 
-    def _shown(self, rows: list[tuple[Any, ...]], with_path: bool) -> list[Row]:
+    def _shown(self, rows: list[tuple[Any, ...]], with_path: bool) -> list[Record]:
         """Rows for the page: numbers that JSON knows, and what is derived from them."""
         names, now = self.names, self.store.now
         shown = [dict(zip(names, cells, strict=True)) for cells in rows]
@@ -161,7 +159,7 @@ class Queries:
                     row[name] = None
         return shown
 
-    def _implausible(self, shown: list[Row]) -> list[bool]:
+    def _implausible(self, shown: list[Record]) -> list[bool]:
         """Whether each correction is one that noise hardly makes, as a report has it."""
         if not shown:
             return []
@@ -186,7 +184,7 @@ def as_csv(queries: Queries, view: View) -> Iterator[str]:
         yield _lines([[*row, words] if words else row for row in lines])
 
 
-def _cells(queries: Queries, row: dict[str, Any]) -> list[Any]:
+def _cells(queries: Queries, row: Record) -> list[Any]:
     store = queries.store
     labels = [_label(row[f"a{i}"]) for i in range(len(store.now.attributes))] or [row["node"]]
     measure = [_label(store.now.measure)] if store.now.measure else []

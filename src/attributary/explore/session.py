@@ -42,7 +42,7 @@ from attributary.spec import Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import COUNT, called
 from attributary.tables import read_table
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 Params = Mapping[str, str]
 KEPT = 8  # made-up trees
@@ -80,7 +80,7 @@ class Session:
             store.connection.interrupt()
             store.close()
 
-    def about(self, params: Params) -> dict[str, Any]:
+    def about(self, params: Params) -> Record:
         if self.store is None:
             return {"table": None}
         store = self.store.of(params.get("measure", ""))
@@ -133,16 +133,16 @@ class Session:
         store = self.store.of(params.get("measure", ""))
         return Queries(store, self._tau(store), self.shape)
 
-    def page(self, queries: Queries, params: Params) -> dict[str, Any]:
+    def page(self, queries: Queries, params: Params) -> Record:
         return queries.page(view(params, queries.store))
 
-    def node(self, queries: Queries, params: Params) -> dict[str, Any]:
+    def node(self, queries: Queries, params: Params) -> Record:
         seen = view(params, queries.store)
         if seen.node is None:
             raise InputError("the address needs a node, as in node=17")
         return queries.node(seen.node)
 
-    def course(self, params: Params) -> dict[str, Any]:
+    def course(self, params: Params) -> Record:
         """A node's course over the periods as a picture, and its sum over them; without a node, what changed."""
         store = None if self.store is None else self.store.of(params.get("measure", ""))
         if store is None or store.series is None:
@@ -153,13 +153,13 @@ class Session:
             return {"size": LARGE, "shapes": course(whole(series), 0, large=True), "words": words}
         return {"size": LARGE, "shapes": course(series, node, large=True), "words": sum_over_periods(series, node)}
 
-    def count(self, queries: Queries, params: Params) -> dict[str, Any]:
+    def count(self, queries: Queries, params: Params) -> Record:
         return {"of": queries.count(view(params, queries.store))}
 
     def csv(self, queries: Queries, params: Params) -> Iterator[str]:
         return as_csv(queries, view(params, queries.store))
 
-    def planned(self, answer: Callable[[PlanStart, Params], dict[str, Any]], params: Params) -> dict[str, Any]:
+    def planned(self, answer: Callable[[PlanStart, Params], Record], params: Params) -> Record:
         """An answer of the Plan tab."""
         return answer(self._start(params), params)
 

@@ -142,7 +142,7 @@ def share(part: float) -> str:
 
 def path(series: Series, node: int) -> str:
     """The labels down to a node, by its place in level order."""
-    labels = series.tree.path(node if series.tree.order is None else int(series.tree.order[node]))
+    labels = series.tree.path(int(series.tree.at(node)))
     return " › ".join(numerals.short(str(label)) for label in labels) or "total"
 
 

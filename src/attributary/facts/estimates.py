@@ -1,7 +1,7 @@
 """Estimate facts: totals, what denoising gained at each level, and what to doubt; and the same of a raw table."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from attributary.pipeline.check_table import TableCheck
 from attributary.plan import Plan
 from attributary.spec.measure import COUNT
 from attributary.tables.as_written import UNNAMED
-from attributary.types import Floats
+from attributary.types import Floats, Record
 
 EVEN = 0.05  # how far the sides of an interval may differ to be one figure
 WHOLE_MARGIN = 10  # from here on without digits behind the point
@@ -223,7 +223,7 @@ def gain_words(gains: Sequence[LevelGain]) -> str:
     return f"Estimate error by level: {', '.join(numerals.few(each))}." if each else ""
 
 
-def as_numbers(gain: LevelGain) -> dict[str, Any]:
+def as_numbers(gain: LevelGain) -> Record:
     """A gain as JSON has it."""
     names = {"name": "level", "nodes": "nodes", "measured": "measured", "noise": "noise", "estimate": "variance"}
     names |= {"noisy_error": "noisy_error", "error": "error", "median_error": "median"}
@@ -315,7 +315,7 @@ def lines(quantity: Quantity) -> list[Line]:
     return sorted(each, key=lambda line: not line.warning)
 
 
-def as_data(quantity: Quantity) -> dict[str, Any]:
+def as_data(quantity: Quantity) -> Record:
     """The same figures by name, as --summary has them."""
     doubt, total = quantity.doubt, quantity.total
     _, listed_ = suspects(quantity.estimates, doubt.implausible, LISTED)
@@ -351,7 +351,7 @@ def table_lead(check: TableCheck, quantity: Quantity | None) -> list[str]:
     return sentences
 
 
-def table_section(check: TableCheck, quantity: Quantity | None) -> dict[str, Any]:
+def table_section(check: TableCheck, quantity: Quantity | None) -> Record:
     """What the page says of the table: facts, the sums of each level, and the figures that noise does not explain."""
     tree = check.form.tree
     sizes = [f"{size:,}\u00a0×\u00a0{name}" for size, name in zip(np.diff(tree.offsets), tree.level_names, strict=True)]

@@ -15,7 +15,7 @@ from attributary.estimators import ESTIMATORS
 from attributary.facts.numerals import NOTHING, PERCENT, Numeral, Table, percent, signed_percent
 from attributary.spec.measure import COUNT
 from attributary.tables import place
-from attributary.tables.table_columns import floats
+from attributary.tables.table_columns import floats, plain
 from attributary.types import Arrow
 
 PAPER = ("equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-raw", "greedy-unbiased")
@@ -84,10 +84,7 @@ def read_evaluation(table: Arrow, path: str) -> list[Point]:
 
     cells: dict[str, list[Any]] = {name: [None] * table.num_rows for name in WORDS}
     for name in set(WORDS) & set(table.column_names):
-        column = table.column(name)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        cells[name] = column.cast(pa.string()).to_pylist()
+        cells[name] = plain(table.column(name)).cast(pa.string()).to_pylist()
     for name in ("epsilon", "tau", "rmsre", *NUMBERS):
         there = name in table.column_names or name not in NUMBERS
         figures = floats(table, name, path) if there else np.full(table.num_rows, np.nan)

@@ -1,9 +1,8 @@
 """Joint plan: what each of several breakdowns has of one budget, and what it costs the others."""
 
-from typing import Any
-
 from attributary.facts.numerals import Line, Table, percent
 from attributary.plan.joint import JointPlan
+from attributary.types import Record
 
 API_KEYS = 20  # of one source, as browsers take them
 
@@ -66,7 +65,7 @@ def compared(plan: JointPlan) -> str:
     return words
 
 
-def as_data(plan: JointPlan) -> dict[str, Any]:
+def as_data(plan: JointPlan) -> Record:
     """The same figures by name, as --summary has them."""
     return {
         "error": plan.error,

@@ -22,7 +22,7 @@ def count_lines(reported: Reported, paid: int | None) -> list[str]:
 
 
 def loss_table(losses: Sequence[LevelLoss]) -> Table:
-    """A row for each level: its conversions, and the part that it does not learn, by ledger."""
+    """A row for each level: its conversions, and the part that it does not learn, by ledger, and the error of noise."""
     ledgers = list(dict.fromkeys(name for loss in losses for name in loss.lost))
     moved = any(loss.moved for loss in losses)
     rows = []
@@ -30,8 +30,9 @@ def loss_table(losses: Sequence[LevelLoss]) -> Table:
         whole, lost = max(loss.conversions, 1), sum(loss.lost.values())
         cells = [Numeral(f"{loss.conversions:,}", loss.conversions), percent(lost / whole)]
         cells += [percent(loss.lost.get(name, 0) / whole) for name in ledgers]
-        rows.append([loss.level, *cells, *[percent(loss.moved / whole)] * moved])
+        rows.append([loss.level, *cells, *[percent(loss.moved / whole)] * moved, percent(loss.noise)])
     heads = ["level", "conversions", "lost", *(f"to {name}" for name in ledgers), *["moved"] * moved]
+    heads += ["error of noise"]
     return Table("conversions that find no budget left", heads, rows)
 
 
@@ -47,5 +48,7 @@ def loss_facts(losses: Sequence[LevelLoss]) -> list[Fact]:
     more += [f"{percent(n / worst.conversions)}: {USED_UP.format(name)}." for name, n in worst.lost.items()]
     moved = max(loss.moved / max(loss.conversions, 1) for loss in losses)
     more += [f"{percent(moved)} more are {OLDER}."] if moved else []
+    noise = ", ".join(f"{loss.level} {percent(loss.noise)}" for loss in losses)
+    more += [f"Beside it, the error of noise: {noise}."]
     more += ["Intervals and errors of the estimates are of noise alone; what is lost is missing from all figures."]
     return [Fact("Lost to budgets", answer, tuple(more), sentence(NOT_PROTECTED) if any(parts.values()) else "")]

@@ -14,6 +14,7 @@ from attributary.prior import Prior, foreseen
 from attributary.prior.earlier import Profile
 from attributary.spec.measure import EQUAL, Target
 from attributary.tree import Tree
+from attributary.types import Floats
 
 LOST = 0.1  # a part of the conversions that is worth a warning
 CLASSES = 50  # contributions that the filter data of an impression can tell apart
@@ -431,6 +432,7 @@ def prior_lines(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[
     if not note.history:
         none = "none; the plan goes by the tree's structure, as if no node had more than tau conversions"
         return [Line("prior", none)]
+    few = batch_lines(plan, tree, prior.mean, "by the prior")
     several = f"{prior.source}, " if prior.source else ""
     average = " in an average period" * bool(several)
     told = f"{path}, {several}{note.conversions or 0:,.0f} conversions{average}, protected"
@@ -445,6 +447,26 @@ def prior_lines(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[
         part = f", with {note.lost:,.0f} conversions," if note.lost is not None else ", with many conversions," * much
         gone = f"{note.gone:,} of its leaves{part} are not in the tree"
         lines += [Line("prior", f"{gone} and left out; the first is {prior.example}", much)]
+    return [*lines, *few]
+
+
+def batch_lines(plan: Plan, tree: Tree, count: Floats, whose: str) -> list[Line]:
+    """Levels with batches that have too few reports to be answered, as far as conversions with an impression tell.
+
+    `count` are the conversions of each node, in the tree's order, and `whose` says where they were counted.
+    """
+    spec, lines = plan.spec, []
+    least = None if spec.api is None else spec.api.least_batch
+    for i in range(spec.first_unknown, len(spec.levels)) if least and count.any() else ():
+        names = [attribute.name for attribute in spec.unknown[: i - spec.first_unknown + 1]]
+        width = int(np.prod([len(attribute.labels) for attribute in spec.unknown[: len(names)]]))
+        batches = tree.to_level_order(count)[tree.slice(i)].reshape(-1, width).sum(axis=0)
+        few = batches < least
+        if plan.default[i] and few.any():
+            part = percent(float(batches[few].sum() / max(batches.sum(), 1)))
+            text = f"{int(few.sum()):,} of {width:,} by {listed(names)} have fewer than {least} reports {whose}, with "
+            remedy = f"services answer none of them: coarser values of {names[-1]} or a longer period help"
+            lines.append(Line("batches", f"{text}{part} of the conversions; {remedy}", True))
     return lines
 
 

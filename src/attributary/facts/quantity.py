@@ -173,7 +173,7 @@ def label(est: Estimates, place: int) -> str:
     """The label of a node by its place in level order."""
     tree = est.tree
     if not tree.attributes:
-        return f"node {place if tree.order is None else int(tree.order[place])}"
+        return f"node {int(tree.at(place))}"
     level = int(np.searchsorted(tree.offsets, place, side="right")) - 1
     if level < tree.total:
         return "total"

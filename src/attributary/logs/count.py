@@ -57,9 +57,7 @@ def count(
     conversions that belong to them. The engine is "duckdb", "spark", or one that you have set up.
     """
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
-        question = Question.of(spec, folder, since, until, running)
-        with question.bad_cells():
-            return question.finished(question.counts(spec, running))
+        return Question.of(spec, folder, since, until, running).counts(spec, running)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +91,15 @@ class Question:
             query = one_log(spec, logs, sides[0], period) if one else two_logs(spec, logs, sides[0], sides[1], period)
         return replace(made, sql=query.sql, clock=query.clock)
 
-    def counts(self, spec: Spec, engine: Engine) -> Counts:
-        """The counts of all leaves."""
-        if self.rules is None:
-            return leaves(spec, self.logs, engine.run(self.sql, self.stage), self.period)
-        devices = device_logs(spec, self, self.rules.sites(spec))
-        return reported_leaves(spec, self.logs, devices, self.rules.count(spec, devices), self.period)
+    def counts(self, spec: Spec, engine: Engine, groups: Any = None) -> Counts:
+        """The counts of all leaves; `groups` is what the SQL gives, where it was run before."""
+        with self.bad_cells():
+            if self.rules is None:
+                rows = engine.run(self.sql, self.stage) if groups is None else groups
+                return self.finished(leaves(spec, self.logs, rows, self.period))
+            devices = device_logs(spec, self, self.rules.sites(spec))
+            counted = self.rules.count(spec, devices)
+            return self.finished(reported_leaves(spec, self.logs, devices, counted, self.period))
 
     @property
     def stage(self) -> str:

@@ -28,7 +28,7 @@ from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
 from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
-from attributary.types import Arrow, Bools, Cells, Ints
+from attributary.types import Arrow, Bools, Cells, Ints, Record
 
 LARGEST = 2**31  # leaves
 # What becomes of a row: a small number in SQL and a word everywhere else.
@@ -88,7 +88,7 @@ class Counts:
             "write the values of a domain as the logs do"
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Record:
         """What was counted and what was not, as data for JSON."""
         return {
             "impressions": self.impressions,
@@ -257,7 +257,7 @@ def _measured(spec: Spec, table: Arrow, groups: "ConversionGroups") -> Arrow:
     """The table of leaves with all measures; where the plan chooses a limit, one row per leaf, rank and value bin."""
     import pyarrow as pa
 
-    if not plan_chooses_limits(spec):
+    if spec.conversions_per_impression != AUTO and all(measure.limit is not None for measure in spec.values):
         made = limited_sums(spec, groups, table.num_rows)
         for name, column in made.items():
             place = table.column_names.index(name) if name in table.column_names else table.num_columns
@@ -285,12 +285,12 @@ def _table(
 
     columns, below = {}, prod(sizes)
     for attribute, (labels, code) in zip(spec.known, known, strict=True):
-        columns[attribute.name] = _coded(np.repeat(code[first], below), labels)
+        columns[attribute.name] = LabelCodes(labels, np.repeat(code[first], below)).coded
     times = len(first)
     for attribute, size in zip(spec.unknown, sizes, strict=True):
         below //= size
         places = np.tile(np.repeat(np.arange(size), below), times)
-        columns[attribute.name] = _coded(places, pa.array(attribute.labels, pa.string()))
+        columns[attribute.name] = LabelCodes(pa.array(attribute.labels, pa.string()), places).coded
         times *= size
     per_path = prod(sizes)
     mask = np.ones(len(conversions), bool)
@@ -298,12 +298,6 @@ def _table(
     columns["impressions"] = pa.array(np.repeat(impressions, per_path), mask=mask)
     columns["conversions"] = pa.array(conversions)
     return pa.table(columns)
-
-
-def _coded(code: Ints, labels: Cells) -> Cells:
-    import pyarrow as pa
-
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
 
 
 # Values are whole millionths. A bin of values is there to tell what clipping does: all values in it are clipped, or
@@ -395,17 +389,12 @@ def conversion_groups(spec: Spec, table: Arrow, leaf: Ints, number: Ints) -> Con
     return ConversionGroups(leaf, rank, number, of_values("bin", ABSENT), of_values("sum", 0))
 
 
-def plan_chooses_limits(spec: Spec) -> bool:
-    """Whether the plan is to choose a limit, so that conversions are counted by rank and bin."""
-    return spec.conversions_per_impression == AUTO or any(measure.limit is None for measure in spec.values)
-
-
-def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> dict[str, Any]:
+def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> Record:
     """For each leaf the sums of all measures under their limits, and what these cut off."""
     counted = groups.rank <= last_rank(spec)
     all_of_them = _sum_at(groups.leaf, groups.number, leaves)
     number = _sum_at(groups.leaf[counted], groups.number[counted], leaves)
-    made: dict[str, Any] = {"conversions": number, f"conversions{BEYOND}": all_of_them - number}
+    made: Record = {"conversions": number, f"conversions{BEYOND}": all_of_them - number}
     for k, measure in enumerate(spec.values):
         bin_, limit = groups.bins[k], round((measure.limit or 0) * MICRO)
         clipped = np.select([bin_ < 0, bin_ == 1], [0, groups.number * limit], groups.sums[k])
@@ -415,7 +404,7 @@ def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> dict[str,
     return made
 
 
-def rows_by_bin(spec: Spec, groups: ConversionGroups, leaves: int) -> tuple[Ints, dict[str, Any]]:
+def rows_by_bin(spec: Spec, groups: ConversionGroups, leaves: int) -> tuple[Ints, Record]:
     """A row for each leaf, rank and bin that has conversions, one for a leaf without any: the leaf, and columns."""
     import pyarrow as pa
 

@@ -4,6 +4,7 @@ Some APIs let a browser decide what a conversion may report, from all that the d
 Their terms bring `DeviceRules`; all others are counted by SQL alone.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class LevelLoss(NamedTuple):
     conversions: int
     lost: Mapping[str, int]
     moved: int  # reported, but for an older view than the last, or for another level
+    noise: float = math.nan  # the error of noise alone, relative as RMSRE
 
 
 class DeviceRules(ABC):

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError, Kind, Relation, Report
 from attributary.logs.log_files import Files, refuse_cut_gzip, refuse_cut_zstd
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 from attributary.whole_files import hold, remove_if_dead
 
 Result = TypeVar("Result")
@@ -65,6 +65,7 @@ class DuckDB:
         self._set("temp_directory", self._spill.name)
         self._pool, self._stop = ThreadPoolExecutor(), Event()
         self._checks: list[Future[None]] = []
+        self._keeps = False
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +97,7 @@ class DuckDB:
         return '"' + name.replace('"', '""') + '"'
 
     def text(self, value: str) -> str:
-        return _literal(value)
+        return literal(value)
 
     def micros(self, value: str, kind: Kind) -> str:
         return f"EPOCH_US({value})"
@@ -107,6 +108,26 @@ class DuckDB:
         finally:  # a cut file explains a failure better than what DuckDB found at its end
             while self._checks:
                 self._checks.pop().result()
+
+    def keep(self, name: str, sql: str, stage: str = "", given: Any = None) -> str:
+        """Makes a table on disk, beside what is spilled, of a query; what it is called.
+
+        The query may read record batches that are `given`, as the table `given`.
+        """
+        table = f"kept.{name}"
+        if not self._keeps:
+            self._connection.execute(f"ATTACH {literal(os.path.join(self._spill.name, 'kept'))} AS kept")
+            self._keeps = True
+        if given is not None:
+            self._connection.register("given", given)
+        self._waited(lambda: self._connection.execute(f"CREATE TABLE {table} AS {sql}"), stage)
+        if given is not None:
+            self._connection.unregister("given")
+        return table
+
+    def batches(self, sql: str, rows: int) -> Any:
+        """The result as a reader of record batches of about so many rows, beside whatever else is run."""
+        return self._connection.cursor().sql(sql).to_arrow_reader(rows)
 
     def place(self, relation: Relation, condition: str) -> str | None:
         self._set("preserve_insertion_order", True)
@@ -145,7 +166,7 @@ class DuckDB:
         if value is None:
             return
         try:
-            self._connection.execute(f"SET {name} = {_literal(value)}")
+            self._connection.execute(f"SET {name} = {literal(value)}")
         except duckdb.Error as error:
             reason = str(error).splitlines()[0].split("Error: ")[-1]
             raise InputError(f"DuckDB does not accept {value!r} as {name}: {reason}") from None
@@ -198,8 +219,8 @@ def _kind(words: str) -> Kind:
 
 def _rows(files: Files) -> str:
     """What stands after FROM. Cells of text stay text, so that a label such as 007 keeps its zeros."""
-    paths = _literal([path if "://" in path else escape(path) for path in files.paths])
-    options: dict[str, Any] = {"hive_partitioning": files.partitioned}  # columns that folders are named after, as text
+    paths = literal([path if "://" in path else escape(path) for path in files.paths])
+    options: Record = {"hive_partitioning": files.partitioned}  # columns that folders are named after, as text
     options |= {"hive_types_autocast": False} if files.partitioned else {}
     if files.format == "parquet":
         return f"read_parquet({paths}, {_options(options)})"
@@ -212,17 +233,18 @@ def _rows(files: Files) -> str:
     return f"read_csv({paths}, {_options(options)})"
 
 
-def _options(options: dict[str, Any]) -> str:
-    return ", ".join(f"{name} = {_literal(value)}" for name, value in options.items())
+def _options(options: Record) -> str:
+    return ", ".join(f"{name} = {literal(value)}" for name, value in options.items())
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """A value as SQL has it."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_literal, value)) + "]"
+        return "[" + ", ".join(map(literal, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_literal(key)}: {_literal(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{literal(key)}: {literal(inner)}" for key, inner in value.items()) + "}"
     return str(value)
 
 

@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from math import isfinite, prod
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from attributary.errors import InputError
+from attributary.errors import InputError, did_you_mean, first_few
 from attributary.logs.engine import Engine, Kind, Relation
 from attributary.spec import Attribute, Logs
 from attributary.spec.attribute import CALENDARS, Condition, span
@@ -39,6 +38,13 @@ class LabelCodes(NamedTuple):
     labels: Cells  # Arrow text
     code: Ints  # which of them each row has
 
+    @property
+    def coded(self) -> Cells:
+        """Both as one Arrow column."""
+        import pyarrow as pa
+
+        return pa.DictionaryArray.from_arrays(pa.array(self.code.astype(np.int32)), self.labels)
+
 
 def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> LabelCodes:
     """A column's values as text, in order; what is missing has the label `missing`."""
@@ -51,7 +57,7 @@ def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> 
     bare = pc.utf8_trim_whitespace(labels)
     none = pc.is_in(bare, pa.array(absent))
     if attribute.range is not None:
-        labels = pa.array([_range_label(text, attribute) for text in labels.to_pylist()], pa.string())
+        labels = pa.array([_range_label(text) for text in labels.to_pylist()], pa.string())
     some_missing = coded.null_count > 0 or bool(pc.any(none).as_py())
     if pc.any(pc.and_not(pc.equal(bare, "*"), none)).as_py():
         raise InputError(
@@ -69,26 +75,10 @@ def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> 
         named = pa.concat_arrays([named, pa.array([MISSING] * some_missing, pa.string())])  # that of code -1, the last
         coded_names = pc.dictionary_encode(named)
         labels, at = coded_names.dictionary, codes(coded_names)
-    order = _text_order(labels)
+    order = pc.sort_indices(labels).to_numpy()
     rank = np.empty(len(labels), np.int64)
     rank[order] = np.arange(len(labels))
     return LabelCodes(labels.take(pa.array(order)), rank[at][codes(coded)])
-
-
-def _text_order(labels: Cells) -> Ints:
-    """Arrow text in order, as its bytes are: up to eight of them compare as one number, which is much faster."""
-    import pyarrow.compute as pc
-
-    size = pc.binary_length(labels).to_numpy(zero_copy_only=False)
-    if not len(labels) or size.max() > 8:
-        order: Ints = pc.sort_indices(labels).to_numpy()
-        return order
-    start = np.frombuffer(labels.buffers()[1], np.int32)[labels.offset :][: len(labels)].astype(np.int64)
-    data = np.append(np.frombuffer(labels.buffers()[2] or b"", np.uint8), np.zeros(8, np.uint8)).astype(np.uint64)
-    key = np.zeros(len(labels), np.uint64)
-    for i in range(int(size.max())):
-        key |= np.where(size > i, data[start + i], 0) << np.uint64(56 - 8 * i)
-    return np.argsort(key)
 
 
 def bucket_codes(table: Arrow, column: str, attribute: Attribute) -> LabelCodes:
@@ -106,10 +96,8 @@ def bucket_codes(table: Arrow, column: str, attribute: Attribute) -> LabelCodes:
     return LabelCodes(pa.array([*inside, ABOVE, MISSING, BELOW]), np.where(absent, len(inside) + 1, code))
 
 
-def _range_label(text: str, attribute: Attribute) -> str:
+def _range_label(text: str) -> str:
     """A value of a range as its whole number: 07 and 7.0 are 7."""
-    if attribute.range is None:
-        return text
     try:
         return f"{float(text):.0f}" if float(text).is_integer() else text
     except ValueError:
@@ -192,7 +180,6 @@ def _in_order(columns: list[Ints]) -> tuple[Ints, list[Ints]]:
 
 Unit = Literal["s", "ms", "us", "ns"]
 
-NAMED = 12  # columns in a message
 SAMPLE = 1000  # cells that tell what a column of text is made of
 FLAGS = {"true", "false", "t", "f"}
 
@@ -296,13 +283,10 @@ def find_column(log: LogTable, name: str) -> tuple[str, Kind]:
     """The file's column of that name, or the one that the spec says it is called, and its kind."""
     column, kinds = log.names.get(name, name), log.relation.kinds
     if column not in kinds:
-        close = get_close_matches(column, kinds, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        more = f" and {len(kinds) - NAMED} more" if len(kinds) > NAMED else ""
         called = "" if column == name else f" for {name!r}"
         raise InputError(
-            f"{log.relation.name} has no column {column!r}{called}; {hint}its columns are "
-            f"{', '.join(list(kinds)[:NAMED])}{more}: name it in impression_columns or conversion_columns"
+            f"{log.relation.name} has no column {column!r}{called}; {did_you_mean(column, kinds)}its columns are "
+            f"{first_few(kinds)}: name it in impression_columns or conversion_columns"
         )
     return column, kinds[column]
 

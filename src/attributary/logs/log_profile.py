@@ -69,41 +69,34 @@ class LogProfile(NamedTuple):
     def name(self) -> str:
         return self.table.relation.name
 
-    def run(self, sql: str) -> dict[str, Any]:
-        """The one row that a query gives."""
-        row: dict[str, Any] = self.table.engine.run(sql, "looking at the rows").to_pylist()[0]
-        return row
+    def run(self, sql: str) -> list[Any]:
+        """The cells of the one row that a query gives."""
+        columns = self.table.engine.run(sql, "looking at the rows").columns
+        return [column[0].as_py() for column in columns]
 
     def text(self, name: str) -> str:
         """SQL for a column as text, null where it is missing."""
-        return _text(self.table, name)
+        here = f"CAST({self.table.engine.column(name)} AS VARCHAR)"
+        cells = ", ".join(self.table.engine.text(cell) for cell in ("", *self.table.missing))
+        return f"CASE WHEN {here} NOT IN ({cells}) THEN {here} END"
 
 
-def profile_log(engine: Engine, names: str, missing: tuple[str, ...] = (), unit: Unit = "s") -> LogProfile:
+def profile_log(engine: Engine, names: str, missing: tuple[str, ...] = ()) -> LogProfile:
     """What is in the columns of a log: a file, a pattern or a folder. Cells in `missing` mean a missing value."""
     relation = engine.open(files([names]))
-    table = LogTable(engine, relation, {}, missing, unit)
-    columns = list(relation.kinds)
+    log, columns = LogProfile(LogTable(engine, relation, {}, missing, "s"), 0, {}), list(relation.kinds)
     odd = next((name for name in columns if clock_of([name]) is not None), None)
     if odd is not None:
         raise InputError(f"{relation.name} begins with values ({odd!r:.40}); give its first line the columns' names")
     if len(columns) > MOST_COLUMNS:
         raise InputError(f"{relation.name} has {len(columns):,} columns; at most {MOST_COLUMNS} are looked at")
-    figures = [figure for name in columns for figure in _figures(_text(table, name))]
-    sql = ", ".join(f"{figure} AS f{i}" for i, figure in enumerate(figures))
-    row = engine.run(f"SELECT COUNT(*) AS n, {sql} FROM {relation.sql}", "looking at the columns").to_pylist()[0]
-    each = len(figures) // len(columns)
-    cells = [[row[f"f{each * i + k}"] for k in range(each)] for i in range(len(columns))]
-    by_name = {name: _column(table, name, of_name) for name, of_name in zip(columns, cells, strict=True)}
-    if not row["n"]:
+    figures = [figure for name in columns for figure in _figures(log.text(name))]
+    rows, *cells = log.run(f"SELECT COUNT(*), {', '.join(figures)} FROM {relation.sql}")
+    if not rows:
         raise InputError(f"{relation.name} has no rows; a log with some tells what its columns are")
-    return LogProfile(table, row["n"], by_name)
-
-
-def _text(table: LogTable, name: str) -> str:
-    here = f"CAST({table.engine.column(name)} AS VARCHAR)"
-    cells = ", ".join(table.engine.text(cell) for cell in ("", *table.missing))
-    return f"CASE WHEN {here} NOT IN ({cells}) THEN {here} END"
+    each = len(figures) // len(columns)
+    of_name = (cells[each * i : each * (i + 1)] for i in range(len(columns)))
+    return log._replace(rows=rows, columns={name: _column(log.table, name, next(of_name)) for name in columns})
 
 
 def _figures(cell: str) -> list[str]:
@@ -124,13 +117,14 @@ def _figures(cell: str) -> list[str]:
 def _column(table: LogTable, name: str, figures: list[Any]) -> LogColumn:
     present, distinct, numbers, whole, least, most, minus_one, words = figures
     kind = table.relation.kinds[name]
-    clock: Clock | None = None
-    if kind in ("date", "time", "zoned"):
-        clock = kind
-    elif kind == "text" and present:
-        clock = clock_of(sample_cells(table, name))
-    elif kind in ("whole", "number"):
-        clock = "number"
+    clocks: dict[str, Clock] = {
+        "date": "date",
+        "time": "time",
+        "zoned": "zoned",
+        "whole": "number",
+        "number": "number",
+    }
+    clock = clock_of(sample_cells(table, name)) if kind == "text" and present else clocks.get(kind)
     missing = (*(("-1",) if minus_one and kind in ("text", "whole") else ()), *(words or ()))
     labels = kind in ("text", "whole", "bool")
     low, high = float(least or 0), float(most or 0)

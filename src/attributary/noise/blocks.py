@@ -150,5 +150,4 @@ def path_codes(above: Codes, label: Codes) -> Codes:
     with np.errstate(over="ignore"):
         mixed = (above ^ label) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    code: Codes = (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(1)
-    return code
+    return (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.noise.discrete_laplace import CHUNK, Entropy, below, digits_of_exp, reader, sample_dlap
+from attributary.noise.discrete_laplace import CHUNK, Entropy, below, digits_of_exp, filled, reader, sample_dlap
 from attributary.types import Values
 
 BITS = 54  # of the terms of σ²: what is made of them then fits 64 bits
@@ -60,16 +60,13 @@ def sample_dgauss(
     p, q = sigma2_terms(sigma2)
     read = reader(rng)
     t = isqrt(p // q) + 1
-    draws = np.empty(size, np.int64)
-    flat, done = draws.reshape(-1), 0
-    while done < flat.size:
-        candidates = sample_dlap(Fraction(1, t), min(CHUNK, 8 * (flat.size - done) // 5 + 8), rng)
+
+    def accepted(left: int) -> NDArray[np.int64]:
+        candidates = sample_dlap(Fraction(1, t), min(CHUNK, 8 * left // 5 + 8), rng)
         first = np.frombuffer(read(2 * candidates.size), "<u2")
-        accepted = candidates.compress(_accept(candidates, first, p, q, t, read))
-        accepted = accepted[: flat.size - done]  # the surplus goes by its place, never by its value
-        flat[done : done + accepted.size] = accepted
-        done += accepted.size
-    return draws
+        return candidates.compress(_accept(candidates, first, p, q, t, read))
+
+    return filled(size, accepted)
 
 
 def _accept(Y: NDArray[np.int64], first: NDArray[np.uint16], p: int, q: int, t: int, read: Any) -> NDArray[np.bool_]:

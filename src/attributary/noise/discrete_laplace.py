@@ -89,13 +89,17 @@ def sample_dlap(a: Fraction | float, size: int | tuple[int, ...], rng: Entropy |
     """
     read = reader(rng)
     s, t = rate(a).as_integer_ratio()
+    return filled(size, lambda left: _accepted(s, t, min(CHUNK, 2 * left + 8), read))
+
+
+def filled(size: int | tuple[int, ...], accepted: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Draws from what is `accepted` time and again, given how many are left to draw."""
     draws = np.empty(size, np.int64)
     flat, done = draws.reshape(-1), 0
     while done < flat.size:
-        accepted = _accepted(s, t, min(CHUNK, 2 * (flat.size - done) + 8), read)
-        accepted = accepted[: flat.size - done]  # the surplus goes by its place, never by its value
-        flat[done : done + accepted.size] = accepted
-        done += accepted.size
+        some = accepted(flat.size - done)[: flat.size - done]  # the surplus goes by its place, never by its value
+        flat[done : done + some.size] = some
+        done += some.size
     return draws
 
 

@@ -25,7 +25,6 @@ class Gaussian(NoiseModel):
     name = "gaussian"
     shape = NORMAL
     short = "normal noise, which needs delta"
-    on_sums: ClassVar[bool] = False
     proportional: ClassVar[bool] = True
     values: ClassVar[bool] = True
     approximate: ClassVar[bool] = True

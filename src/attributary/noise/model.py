@@ -17,7 +17,14 @@ from attributary.noise.discrete_laplace import (
     sample_dlap,
     sample_each,
 )
-from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NoiseShape, dlap_variances, twice_log_likelihood
+from attributary.noise.shapes import (
+    DISCRETE_LAPLACE,
+    LAPLACE,
+    NoiseShape,
+    dlap_variances,
+    surpassed,
+    twice_log_likelihood,
+)
 from attributary.types import Floats, Ints
 
 
@@ -36,8 +43,8 @@ class NoiseModel(ABC):
     name: ClassVar[str]
     shape: ClassVar[NoiseShape]
     short: ClassVar[str]  # in a few words
-    on_sums: ClassVar[bool]  # whether it is added to sums of contributions, as in the API
-    proportional: ClassVar[bool]  # whether all variances go by one factor of ε: then a split is best at every ε
+    on_sums: ClassVar[bool] = False  # whether it is added to sums of contributions, as in the API
+    proportional: ClassVar[bool] = False  # whether all variances go by one factor of ε: then a split is best at every ε
     values: ClassVar[bool] = False  # whether sums of values can have it; else whole counts alone
     approximate: ClassVar[bool] = False  # whether ε holds but for a chance of δ
     exponent: ClassVar[int] = 2  # precision grows with this power of the budget, or about so
@@ -126,38 +133,32 @@ class NoiseModel(ABC):
         if fraction.any():
             chance = np.frombuffer(reader(rng)(4 * exact.size), "<u4").reshape(exact.shape) / 2**32
             below = below + (chance < fraction)
-        noisy: Floats = np.where(budget > 0, (below + self.sample(budget, rng)) / steps, 0.0)
-        return noisy
+        return np.where(budget > 0, (below + self.sample(budget, rng)) / steps, 0.0)
 
 
-STEPS = 12  # of Newton's method: from above it needs fewer
+class OfDiscreteLaplace(NoiseModel):
+    """Noise that is a draw of discrete Laplace noise, or the sum of two."""
 
+    @abstractmethod
+    def _rates(self, budget: Floats) -> Floats:
+        """The rate of the noise of each node; any without a budget."""
 
-def _log_likelihood(draws: int, drawn: Floats, rate: Floats) -> Floats:
-    """log of tanh(a/2)·exp(−a·|k|), or the same of a sum of two."""
-    return dlap_log_likelihood(drawn, rate) if draws == 1 else twice_log_likelihood(drawn, rate)
+    def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
+        """The logarithm of tanh(a/2)·exp(−a·|k|), or the same of a sum of two."""
+        of = dlap_log_likelihood if self.draws == 1 else twice_log_likelihood
+        return np.where(budget > 0, of(drawn, self._rates(budget)), 0.0)
 
+    def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
+        """A difference of two geometric numbers ⌊E/a⌋, or of sums of two.
 
-def _replay(draws: int, rate: Any, plus: Floats, minus: Floats) -> Floats:
-    """Draws made of two standard exponential numbers each: a difference of two geometric numbers, or of sums of two.
-
-    ⌊E/a⌋ is geometric. A sum of two is at least k with chance exp(−a·k)·(1 + k·(1 − e⁻ᵃ)), which is inverted.
-    """
-    fall = -np.expm1(-rate)
-
-    def geometric(surprise: Floats) -> Floats:
-        if draws == 1:
-            one: Floats = np.floor(surprise / rate)
-            return one
-        k = (2 * surprise + 2) / rate
-        for _ in range(STEPS):
-            k -= (rate * k - np.log1p(k * fall) - surprise) / (rate - fall / (1 + k * fall))
-        several: Floats = np.floor(np.maximum(k, 0.0))
-        return several
-
-    drawn: Floats = geometric(plus)
-    drawn -= geometric(minus)
-    return drawn
+        A sum of two is at least k with chance exp(−a·k)·(1 + k·(1 − e⁻ᵃ)), which is inverted.
+        """
+        rate = self._rates(budget)
+        if self.draws == 1:
+            return np.floor(plus / rate) - np.floor(minus / rate)
+        above, below = (np.maximum(surpassed(each, rate, -np.expm1(-rate)), 0.0) for each in (plus, minus))
+        drawn: Floats = np.floor(above) - np.floor(below)
+        return drawn
 
 
 # OnSums, "api": the noise of a summary report. DLap(ε/L1) is added to sums of contributions.
@@ -166,7 +167,7 @@ def _replay(draws: int, rate: Any, plus: Floats, minus: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class OnSums(NoiseModel):
+class OnSums(OfDiscreteLaplace):
     name = "api"
     shape = LAPLACE
     short = "scaled contributions"
@@ -198,11 +199,8 @@ class OnSums(NoiseModel):
         return self.factor * (self.epsilon / self.l1) ** 2
 
     def variance(self, budget: Floats) -> Floats:
-        variance = np.full(budget.shape, np.inf)
-        some = budget > 0
-        with np.errstate(over="ignore"):  # a budget of next to nothing: inf, too
-            variance[some] = self._scale / budget[some] / budget[some]
-        return variance
+        with np.errstate(divide="ignore", over="ignore"):  # a budget of next to nothing: inf, too
+            return self._scale / budget / budget
 
     def precision(self, budget: Floats) -> Floats:
         return budget * (budget / self._scale)
@@ -221,11 +219,8 @@ class OnSums(NoiseModel):
         drawn[some] = sample_dlap(self._rate, (self.draws, int(some.sum())), rng).sum(axis=0)
         return drawn
 
-    def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
-        return np.where(budget > 0, _log_likelihood(self.draws, drawn, np.full(budget.shape, self._rate)), 0.0)
-
-    def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
-        return _replay(self.draws, self._rate, plus, minus)
+    def _rates(self, budget: Floats) -> Floats:
+        return np.full(budget.shape, self._rate)
 
     @property
     def words(self) -> tuple[str, str]:
@@ -242,12 +237,10 @@ LARGE = 300.0  # a count with this budget has variance 1e-130; more must not let
 
 
 @dataclass(frozen=True)
-class OnCounts(NoiseModel):
+class OnCounts(OfDiscreteLaplace):
     name = "unit"
     shape = DISCRETE_LAPLACE
     short = "whole counts"
-    on_sums: ClassVar[bool] = False
-    proportional: ClassVar[bool] = False
     beside: ClassVar[str | None] = "gaussian"
 
     def variance(self, budget: Floats) -> Floats:
@@ -258,8 +251,7 @@ class OnCounts(NoiseModel):
         return 2.0 * half * half / self.draws
 
     def slope(self, budget: Floats) -> Floats:
-        growth: Floats = np.sinh(np.minimum(budget / self.parts, LARGE)) / (self.parts * self.draws)
-        return growth
+        return np.sinh(np.minimum(budget / self.parts, LARGE)) / (self.parts * self.draws)
 
     def steps(self, budget: Floats) -> Floats:
         return np.ones(budget.shape)
@@ -267,12 +259,6 @@ class OnCounts(NoiseModel):
     def sample(self, budget: Floats, rng: Entropy | None = None) -> Ints:
         drawn: Ints = sample_each(np.broadcast_to(budget / self.parts, (self.draws, *budget.shape)), rng).sum(axis=0)
         return drawn
-
-    def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
-        return np.where(budget > 0, _log_likelihood(self.draws, drawn, self._rates(budget)), 0.0)
-
-    def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
-        return _replay(self.draws, self._rates(budget), plus, minus)
 
     def _rates(self, budget: Floats) -> Floats:
         return np.where(budget > 0, budget, 1.0) / self.parts

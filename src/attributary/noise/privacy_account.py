@@ -32,8 +32,7 @@ def gaussian_delta(mu: float, epsilon: float | Floats) -> Floats:
     density = np.exp(-t * t / 2) / sqrt(2 * pi)
     first = np.where(t < 0, _upper(np.minimum(t, 0.0)), density * _mills(np.maximum(t, 0.0)))
     low = np.exp(np.minimum(loss, 0.0)) * _upper(np.minimum(t + mu, 0.0))
-    delta: Floats = first - np.where(t + mu < 0, low, density * _mills(np.maximum(t + mu, 0.0)))
-    return delta
+    return first - np.where(t + mu < 0, low, density * _mills(np.maximum(t + mu, 0.0)))
 
 
 @lru_cache(1024)

@@ -39,8 +39,7 @@ class RoundedLaplace(OnCounts):
         return np.rint(sample_each(budget / (PARTS * FINE), rng) / FINE).astype(np.int64)
 
     def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
-        drawn: Floats = np.rint((plus - minus) * PARTS / np.where(budget > 0, budget, 1.0))
-        return drawn
+        return np.rint((plus - minus) * PARTS / np.where(budget > 0, budget, 1.0))
 
     log_likelihood = NoiseModel.log_likelihood
 

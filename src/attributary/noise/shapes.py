@@ -34,8 +34,7 @@ def _some(variance: Floats) -> Floats:
 
 def dlap_rate(variance: Floats) -> Floats:
     """The rate of discrete Laplace noise with this variance: `dlap_variance` the other way round."""
-    rate: Floats = 2 * np.arcsinh(1 / np.sqrt(2 * _some(variance)))
-    return rate
+    return 2 * np.arcsinh(1 / np.sqrt(2 * _some(variance)))
 
 
 def _laplace_likelihood(noise: Floats, variance: Floats) -> Floats:
@@ -46,41 +45,41 @@ def _laplace_likelihood(noise: Floats, variance: Floats) -> Floats:
 
 def twice_log_likelihood(k: Floats, a: Floats) -> Floats:
     """The same of the sum of two DLap(a): P(k) = tanh²(a/2) · exp(−a·|k|) · (|k| + coth a)."""
-    value: Floats = 2 * np.log(np.tanh(a / 2)) - a * np.abs(k) + np.log(np.abs(k) + 1 / np.tanh(a))
-    return value
+    return 2 * np.log(np.tanh(a / 2)) - a * np.abs(k) + np.log(np.abs(k) + 1 / np.tanh(a))
 
 
 def _laplace_twice_likelihood(noise: Floats, variance: Floats) -> Floats:
     """Of the sum of two Laplace variables, with density (1 + |x|/b) · exp(−|x|/b) / 4b."""
     scale = np.sqrt(_some(variance)) / 2
     far = np.abs(noise) / scale
-    value: Floats = np.log1p(far) - far - np.log(4 * scale)
-    return value
+    return np.log1p(far) - far - np.log(4 * scale)
 
 
 def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
     var = _some(variance)
-    value: Floats = -0.5 * (np.square(noise) / var + np.log(2 * np.pi * var))
-    return value
+    return -0.5 * (np.square(noise) / var + np.log(2 * np.pi * var))
+
+
+STEPS = 12  # of Newton's method: from above it needs fewer
+
+
+def surpassed(surprise: Any, rate: Any, fall: Any) -> Any:
+    """k with exp(−rate·k)·(1 + fall·k) = exp(−surprise), the chance that a sum of two Laplace draws is beyond k."""
+    k = (2 * surprise + 2) / rate
+    for _ in range(STEPS):
+        k -= (rate * k - np.log1p(k * fall) - surprise) / (rate - fall / (1 + k * fall))
+    return k
 
 
 def _laplace_twice_beyond(chance: float) -> float:
-    """x in standard deviations with P(|X| > x) = (1 + t/2)·exp(−t) = chance, where t = 2x; by Newton's method."""
-    surprise = -log(chance)
-    t = 2 * surprise + 2
-    for _ in range(100):
-        step = (t - float(np.log1p(t / 2)) - surprise) / (1 - 1 / (2 + t))
-        t -= step
-        if abs(step) < 1e-14 * t:
-            break
-    return t / 2
+    """x in standard deviations with P(|X| > x) = (1 + t/2)·exp(−t) = chance, where t = 2x."""
+    return float(surpassed(-log(chance), 1.0, 0.5) / 2)
 
 
 def _dlap_twice_beyond(variance: Floats, chance: float) -> Floats:
     """The tail from k on is at most that of the continuous sum from k − 1 on."""
     some = _some(variance)
-    far: Floats = (np.ceil(2 * _laplace_twice_beyond(chance) / dlap_rate(some / 2)) + 1) / np.sqrt(some)
-    return far
+    return (np.ceil(2 * _laplace_twice_beyond(chance) / dlap_rate(some / 2)) + 1) / np.sqrt(some)
 
 
 def dlap_variances(rate: Floats) -> Floats:
@@ -92,8 +91,7 @@ def dlap_variances(rate: Floats) -> Floats:
 
 def _rate(epsilon: Floats, levels: Floats, sensitivity: Floats) -> Floats:
     """ε is for all levels together, which have equal parts of it, and a person moves a figure by the sensitivity."""
-    rate: Floats = epsilon / (levels * sensitivity)
-    return rate
+    return epsilon / (levels * sensitivity)
 
 
 def _of_account(epsilon: Floats, delta: Floats, levels: Any = 1, sensitivity: Any = 1) -> tuple[Floats, Floats]:

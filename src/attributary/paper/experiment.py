@@ -20,7 +20,7 @@ from attributary.paper import generate, load
 from attributary.plan.make import DELTA
 from attributary.prior import from_counts
 from attributary.spec import Spec
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 
 class PaperTree(NamedTuple):
@@ -30,7 +30,7 @@ class PaperTree(NamedTuple):
 
     def at(self, noise: str = "api") -> Spec:
         """What is asked: a split for each root, under a noise model."""
-        known: list[dict[str, Any]] = [{"name": name} for name in self.attributes]
+        known: list[Record] = [{"name": name} for name in self.attributes]
         delay = {"name": "delay", "unknown": True, "bucket": f"{self.days}d", "buckets": DELAY_DAYS // self.days}
         asks = Spec(epsilon=1.0, split_by=self.attributes[0], guard="none", attribute=[*known, delay])
         return asks.with_noise(noise, DELTA)

@@ -1,8 +1,9 @@
 """A generated log becomes a file, or a folder of files, each whole or not at all."""
 
 import os
-import zlib
 from collections.abc import Callable
+from gzip import GzipFile
+from io import BytesIO
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -150,8 +151,7 @@ def _write_parquet(stream: Stream, file: BinaryIO, progress: Progress, workers: 
 
 def _member(data: Any, name: str) -> bytes:
     """A gzip file of its own; gzip files one after the other are one too."""
-    deflate = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    head = b"\x1f\x8b\x08\x08" + bytes(5) + b"\xff" + name.encode() + b"\0"
-    body = deflate.compress(data) + deflate.flush()
-    tail = zlib.crc32(data).to_bytes(4, "little") + (len(data) % 2**32).to_bytes(4, "little")
-    return head + body + tail
+    made = BytesIO()
+    with GzipFile(name, "wb", LEVEL, made, mtime=0) as file:
+        file.write(data)
+    return made.getvalue()

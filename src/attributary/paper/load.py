@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from glob import escape
 from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
@@ -114,7 +115,7 @@ def _look_alike(path: str, dataset: Dataset) -> str:
             f"in Parquet only look-alikes of {dataset.name} can be read, "
             f"which `attributary generate {dataset.name}` writes; {path} is {says}"
         )
-    return f"SELECT * FROM read_parquet({_quoted_path(path)})"
+    return f"SELECT * FROM read_parquet({_quoted(escape(path))})"
 
 
 def published_table(connection: Any, path: str, dataset: Dataset) -> str:
@@ -127,7 +128,7 @@ def published_table(connection: Any, path: str, dataset: Dataset) -> str:
         return f"published_{dataset.name}"
     typed = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in columns.items())
     return (
-        f"read_csv({_quoted_path(path)}, auto_detect = false, delim = '\t', quote = '', escape = '', "
+        f"read_csv({_quoted(escape(path))}, auto_detect = false, delim = '\t', quote = '', escape = '', "
         f"header = {str(header).lower()}, compression = '{compression}', columns = {{{typed}}})"
     )
 
@@ -160,11 +161,6 @@ def _column_names(path: str, dataset: Dataset) -> tuple[list[str], bool]:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _quoted_path(path: str) -> str:
-    """A path in SQL, as a pattern that matches only itself."""
-    return _quoted("".join(f"[{c}]" if c in "*?[" else c for c in path))
 
 
 class ArchiveTable(NamedTuple):

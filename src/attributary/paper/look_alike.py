@@ -129,8 +129,7 @@ def quotas(weights: Floats | Ints, total: int) -> Ints:
     running = np.cumsum(weights)
     scale = total / running[-1] if total else 0
     edges = np.rint(running * scale).astype(np.int64)
-    parts: Ints = np.diff(edges, prepend=0)
-    return parts
+    return np.diff(edges, prepend=0)
 
 
 ROUNDS = 4

@@ -19,7 +19,6 @@ from attributary.estimates import by_measure, estimates_table, noted
 from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.pipeline.denoise_table import Denoised
-from attributary.pipeline.level_columns import refused
 from attributary.pipeline.read_prior import far, notes_of, read_prior, refuse_today, under_plan
 from attributary.pipeline.read_tree import queried_tree
 from attributary.plan import Plan
@@ -28,7 +27,7 @@ from attributary.spec import Spec
 from attributary.tables.table_columns import mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Ints
+from attributary.tree.paths import refused
 
 
 class QueriedReports(NamedTuple):
@@ -131,16 +130,10 @@ def _onto(tree: Tree, here: Tree, measured: Measurements, covers: bool) -> Measu
     """Measurements of the nodes of a tree on a larger one, which has all of them."""
     if here is tree:
         return measured
-    node = _places(tree, here)
+    node = tree.at(match(tree, here.table()).node)
     noisy, variance = np.zeros(len(tree)), np.full(len(tree), 0.0 if covers else np.inf)
     noisy[node], variance[node] = measured.noisy, measured.variance
     return replace(measured, noisy=noisy, variance=variance, tree=tree)
-
-
-def _places(tree: Tree, here: Tree) -> Ints:
-    """Where a larger tree has the nodes of a smaller one, in the larger one's order."""
-    node: Ints = match(tree, here.table()).node
-    return node if tree.order is None else tree.order[node]
 
 
 def _refuse_outside(name: str, here: Tree, measures: Mapping[str, Measurements]) -> None:
@@ -149,7 +142,7 @@ def _refuse_outside(name: str, here: Tree, measures: Mapping[str, Measurements])
         tree = measured.tree
         assert tree is not None
         outside = np.isfinite(measured.variance)
-        outside[_places(tree, here)] = False
+        outside[tree.at(match(tree, here.table()).node)] = False
         if outside.any():
             path = " > ".join(map(str, tree.path(int(np.argmax(outside)))))
             raise InputError(

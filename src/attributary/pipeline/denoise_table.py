@@ -20,13 +20,13 @@ from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_
 from attributary.estimators import FIT, Estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
-from attributary.pipeline.level_columns import refused
 from attributary.pipeline.margin_rows import with_margin
 from attributary.pipeline.node_rows import Amount, NodeRows, figure_rows, of_figure
 from attributary.pipeline.table_form import TableForm
 from attributary.pipeline.written_table import Layout, written_table
 from attributary.tables import Format, shown
 from attributary.tables.table_columns import in_kind, mark, together, words_of
+from attributary.tree.paths import refused
 from attributary.types import COUNT, Arrow, Frame
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class DenoisedTable:
     @property
     def nodes(self) -> Arrow:
         """The Arrow table of a row for each node and figure, as `attributary run` writes it."""
-        confidence, tables = self.layout.confidence, dict[str, Any]()
+        confidence, tables = self.layout.confidence, dict[str, Arrow]()
         for name, (form, est) in zip(self.estimates, self._by_form, strict=True):
             tables[name] = noted(estimates_table(est, confidence), figure=form.called)
         return mark(by_measure(tables), together(words_of(self.layout.base), self.not_private))

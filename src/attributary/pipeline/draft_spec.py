@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from attributary.errors import InputError, one_line
+from attributary.errors import InputError, first_few, one_line
 from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import CastError, Report
-from attributary.logs.log_columns import CLOCK_WORDS, NAMED, duration_of, time_of
+from attributary.logs.log_columns import CLOCK_WORDS, duration_of, time_of
 from attributary.logs.log_profile import DELAYS, LogColumn, LogProfile, profile_log
 from attributary.spec import Spec
 from attributary.spec.attribute import TAKEN
@@ -200,9 +200,9 @@ def _one_log(made: _Draft, log: LogProfile) -> list[str]:
         roles.append(made.line(f'window = "{window}d"', "how long after its impression a conversion counts"))
     used = [c.name for c in (flag, delay, then, when, *later) if c]
     rest = [c for c in log.columns.values() if c.name not in used]
-    counts = ", ".join(f"COUNT({log.text(c.name)}) FILTER (NOT ({converted})) AS f{i}" for i, c in enumerate(rest))
-    before = log.run(f"SELECT COUNT(*) AS n{', ' * bool(rest)}{counts} FROM {log.table.relation.sql}")
-    known = [c for i, c in enumerate(rest) if before[f"f{i}"]]
+    counts = [f"COUNT({log.text(c.name)}) FILTER (NOT ({converted}))" for c in rest]
+    _, *before = log.run(f"SELECT {', '.join(['COUNT(*)', *counts])} FROM {log.table.relation.sql}")
+    known = [c for c, number in zip(rest, before, strict=True) if number]
     _known(made, log, known)
     _unknown(made, log, [c for c in rest if c not in known], converted, window if mark else None)
     return roles + _names(impression_columns=made.renamed)
@@ -241,14 +241,8 @@ def _time_lines(made: _Draft, times: list[tuple[LogColumn, LogProfile]]) -> list
     return lines
 
 
-class _JoinKey(NamedTuple):
-    impressions: str
-    conversions: str
-    why: str  # it is a guess; empty if it is none
-
-
-def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> _JoinKey:
-    """The columns that join the two: of one name, or else of the same values."""
+def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> tuple[str, str, str]:
+    """The columns that join the two, of one name or else of the same values; and why that is a guess, if it is."""
 
     def may_join(log: LogProfile) -> list[LogColumn]:
         return [c for c in log.columns.values() if c.labels and not c.is_amount and c.present and c.name not in times]
@@ -262,8 +256,8 @@ def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> _JoinKey:
                 continue
             cells = f"SELECT DISTINCT {done.text(theirs.name)} AS v FROM {done.table.relation.sql}"
             known = f"SELECT {seen.text(ours.name)} FROM {seen.table.relation.sql}"
-            each = done.run(f"SELECT COUNT(v) AS n, COUNT(*) FILTER (v IN ({known})) AS both FROM ({cells}) AS cells")
-            if each["both"] > (0 if same else 0.5 * each["n"]):
+            number, both = done.run(f"SELECT COUNT(v), COUNT(*) FILTER (v IN ({known})) FROM ({cells}) AS cells")
+            if both > (0 if same else 0.5 * number):
                 rank = (not same, USERS.index(named[0]) if named else len(USERS), -ours.distinct)
                 keys.append((rank, ours.name, theirs.name))
     if not keys:
@@ -274,13 +268,13 @@ def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> _JoinKey:
     (differ, by_name, _), ours_, theirs_ = min(keys)
     others = [name for _, name, _ in sorted(keys)[1:]]
     why = f"{theirs_!r} has the same values" if differ else f"{_list(others)} would join them too" if others else ""
-    return _JoinKey(ours_, theirs_, why or ("by its values" if by_name == len(USERS) else ""))
+    return ours_, theirs_, why or ("by its values" if by_name == len(USERS) else "")
 
 
 def _window(log: LogProfile, delays: str) -> tuple[int, float]:
     """The days that most delays are within, and the share of conversions that have one."""
-    row = log.run(f"SELECT COUNT(*) AS n, COUNT(d) AS m, QUANTILE_DISC(d, {COVERED}) AS most FROM ({delays}) AS x")
-    return next((days for days in WINDOWS if (row["most"] or 0) < days * DAY), WINDOWS[-1]), row["m"] / max(1, row["n"])
+    rows, having, most = log.run(f"SELECT COUNT(*), COUNT(d), QUANTILE_DISC(d, {COVERED}) FROM ({delays}) AS x")
+    return next((days for days in WINDOWS if (most or 0) < days * DAY), WINDOWS[-1]), having / max(1, rows)
 
 
 def _micros(log: LogProfile, time: LogColumn) -> str:
@@ -311,8 +305,10 @@ def _known(made: _Draft, log: LogProfile, columns: list[LogColumn]) -> None:
 def _determines(log: LogProfile, one: str, other: str) -> bool:
     cells = [f"COALESCE({log.text(name)}, '')" for name in (one, other)]
     pair = f"CONCAT({cells[0]}, CHR(31), {cells[1]})"
-    row = log.run(f"SELECT COUNT(DISTINCT {cells[0]}) AS a, COUNT(DISTINCT {pair}) AS b FROM {log.table.relation.sql}")
-    return bool(row["a"] == row["b"])
+    of_one, of_both = log.run(
+        f"SELECT COUNT(DISTINCT {cells[0]}), COUNT(DISTINCT {pair}) FROM {log.table.relation.sql}"
+    )
+    return bool(of_one == of_both)
 
 
 def _is_flag(log: LogProfile, column: LogColumn) -> bool:
@@ -324,9 +320,8 @@ def _values(log: LogProfile, name: str, condition: str, most: int) -> list[str]:
     sql = (
         f"SELECT DISTINCT {log.text(name)} AS v FROM {log.table.relation.sql} WHERE {condition} ORDER BY v LIMIT {most}"
     )
-    values = [
-        v for v in log.table.engine.run(sql).column("v").to_pylist() if v is not None and v.strip() not in ("", "*")
-    ]
+    cells = log.table.engine.run(sql).column("v").to_pylist()
+    values = [v for v in cells if v is not None and v.strip() not in ("", "*")]
     for order in IN_ORDER:
         if all(v.lower()[:3] in order.split() for v in values):
             return sorted(values, key=lambda v: order.split().index(v.lower()[:3]))
@@ -335,7 +330,7 @@ def _values(log: LogProfile, name: str, condition: str, most: int) -> list[str]:
 
 def _unknown(made: _Draft, log: LogProfile, columns: list[LogColumn], converted: str, window: int | None) -> None:
     """Writes the attributes that conversions alone have, with their domains; without any, the delay."""
-    rows = log.run(f"SELECT COUNT(*) AS n FROM {log.table.relation.sql} WHERE {converted}")["n"]
+    (rows,) = log.run(f"SELECT COUNT(*) FROM {log.table.relation.sql} WHERE {converted}")
     nodes, others = 1, []
     for column in columns:
         amounts = column.is_amount or not column.labels or column.time_likeness > 1
@@ -381,8 +376,7 @@ def _names(**tables: dict[str, str]) -> list[str]:
 
 
 def _list(names: Iterable[str]) -> str:
-    every = [one_line(name)[:40] for name in names]
-    return ", ".join(every[:NAMED]) + (f" and {len(every) - NAMED} more" if len(every) > NAMED else "")
+    return first_few(one_line(name)[:40] for name in names)
 
 
 def _toml(value: str | Sequence[Any]) -> str:

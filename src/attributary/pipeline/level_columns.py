@@ -1,7 +1,6 @@
 """level_columns: the columns of a user's table that name its nodes, and the labels there that mark totals."""
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,32 +9,18 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from attributary.errors import InputError
-from attributary.tables import place, shown
+from attributary.tables import shown
 from attributary.tables.table_columns import column, is_text_type, with_cells
 from attributary.tree import Tree
-from attributary.tree.paths import RowError, codes, reads_as_total, refuse_unprintable
+from attributary.tree.paths import codes, reads_as_total, refuse_unprintable, refused
 from attributary.types import Arrow, Bools
 
-LONGEST = 1000  # of a message, whatever names are in it
 EXACT = 1e-9  # of a sum of figures, for rounding
 BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum
 TO_ASK = 0.1  # the same where it can be said that the label is an ordinary one
 TO_ASK_BELOW = 0.25  # and where the rows below it are sums, too
 MOST = 0.9  # families
 NEAR = 3.0  # standard deviations of noise between a total and its rows
-
-
-@contextmanager
-def refused(path: str) -> Iterator[None]:
-    """The core's ValueErrors about a table's data become InputErrors with its file and, where known, row and line."""
-    try:
-        yield
-    except RowError as error:
-        raise InputError(f"{place(path, error.row)}: {error.rule[:LONGEST]}") from error
-    except ValueError as error:
-        if str(error).startswith(shown(path)):  # it says so itself
-            raise
-        raise InputError(f"{shown(path)}: {str(error)[:LONGEST]}") from error
 
 
 def level_columns(table: Arrow, names: Sequence[str], path: str) -> Arrow:

@@ -15,11 +15,12 @@ from attributary.denoising.joint import Joint, joint
 from attributary.denoising.meeting import Meeting
 from attributary.errors import InputError
 from attributary.measurements import Measurements
-from attributary.pipeline.level_columns import level_columns, path_ends, refused
+from attributary.pipeline.level_columns import level_columns, path_ends
 from attributary.tables import shown
 from attributary.tables.table_columns import column, with_cells
 from attributary.tree import Tree
 from attributary.tree.match import match
+from attributary.tree.paths import refused
 from attributary.types import Arrow, Bools, Floats, Ints
 
 EXACT = 1e-9  # of a sum, for rounding

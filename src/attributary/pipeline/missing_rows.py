@@ -51,7 +51,7 @@ def lack_labels(tree: Tree, missing: str | tuple[int, ...] | None) -> Iterator[I
         families = lack & (tree.in_level_order.level == level)
         if number := int(families.sum()):
             first = int(np.argmax(families))
-            path = tree.path(first if tree.order is None else int(tree.order[first]))
+            path = tree.path(int(tree.at(first)))
             labels = f"{below}s" if below in PLURALS else f"labels of {below}"
             has_words = f"{' › '.join(map(str, path)) or 'the total'} has {has[first]:,} of {usual[first]:,} {labels}"
             more = f", and {number - 1:,} more of {above} lack some" if number > 1 else ""
@@ -98,7 +98,7 @@ def miss_totals(tree: Tree, measured: Measurements) -> Iterator[Incomplete]:
             above, under = tree.level_names[level : level + 2]
             where = f"where rows may be missing ({len(lost):,} families)"
             if len(lost) == 1:
-                path = tree.path(int(lost[0] if tree.order is None else tree.order[lost[0]]))
+                path = tree.path(int(tree.at(lost[0])))
                 where = f"in {' › '.join(map(str, path)) or 'the total'}, where rows seem to be missing"
             yield Incomplete(
                 np.isin(np.arange(len(tree)), lost),

@@ -12,12 +12,13 @@ from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.figure_doubts import refuse_averages
-from attributary.pipeline.level_columns import refuse_sums, refused
+from attributary.pipeline.level_columns import refuse_sums
 from attributary.pipeline.missing_rows import miss_totals
 from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
 from attributary.tables.number_form import is_numeric
 from attributary.tables.table_columns import arrow_table, cell_in_words, column, columns_in_words, floats, words_of
+from attributary.tree.paths import refused
 from attributary.types import Arrow, Floats, Frame
 
 TOTALS = "say that it marks totals with `totals`, or that it is an ordinary label with `no_totals`"

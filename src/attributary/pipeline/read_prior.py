@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from attributary.changes.period_files import period_files, table_of_period
 from attributary.changes.series import periods
 from attributary.errors import InputError
-from attributary.estimates import MEASURE, by_measure, has_measures, noted
+from attributary.estimates import by_measure, has_measures, noted
 from attributary.measurements import Measurements, chance_of_equal, is_copy
-from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
+from attributary.pipeline.level_columns import level_columns, refuse_sums
 from attributary.plan import Plan
 from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.earlier import HISTORY, NOISY, PERIODS, Profile
@@ -20,8 +20,10 @@ from attributary.prior.history import history
 from attributary.spec import Spec
 from attributary.spec.measure import AT, BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown
+from attributary.tables.as_written import MEASURE
 from attributary.tables.table_columns import floats, mark, together, words_of
 from attributary.tree import Tree
+from attributary.tree.paths import refused
 from attributary.types import Arrow
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of

@@ -1,29 +1,28 @@
 """read_tree: the tree to query, from the impressions that occurred or from counts, and the prior on it."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from attributary.errors import InputError
 from attributary.file_kind import TABLES, file_kind, has_nodes
 from attributary.logs.log_columns import label_codes
 from attributary.logs.log_files import files, partition
-from attributary.pipeline.level_columns import level_columns, refused
+from attributary.pipeline.level_columns import level_columns
 from attributary.pipeline.read_prior import of_measure, prior_table, read_prior
 from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
 from attributary.prior import Prior, none
 from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST
-from attributary.spec import Attribute, Logs, Spec
+from attributary.spec import Logs, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import read_table
 from attributary.tables.table_columns import arrow_table, column, of_label
 from attributary.tree import Tree
-from attributary.tree.paths import text_labels
-from attributary.types import Arrow, Cells
+from attributary.tree.paths import refused, text_labels
+from attributary.types import Arrow
 
 COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it
 
@@ -101,7 +100,7 @@ def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
     return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
 
 
-def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Any]:
+def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Arrow]:
     tables = {}
     for path in paths:
         if "://" in path:
@@ -109,7 +108,10 @@ def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str
         known = None if path == "-" else file_kind(path, "tree")
         if known is not None and known.kind not in (*TABLES, "other"):
             known.refuse("tree")
-        table = _partitioned(read_table(path) if known is None else known.table, path)
+        table = read_table(path) if known is None else known.table
+        for name, cell in partition(path).items():  # columns that folders are named after, as counting reads them
+            if name not in table.column_names:
+                table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
         table = of_label(table, BREAKDOWN, breakdown, ()) if breakdown and BREAKDOWN in table.column_names else table
         for name in known_columns(spec, table):
             column(table, name, path)  # or an error that tells what there is
@@ -117,18 +119,10 @@ def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str
     return tables
 
 
-def _tree_of(spec: Spec, tables: dict[str, Any]) -> Tree:
+def _tree_of(spec: Spec, tables: dict[str, Arrow]) -> Tree:
     paths = list(tables)
     with refused(paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"):
         return queried_tree(spec, list(tables.values()))
-
-
-def _partitioned(table: Arrow, path: str) -> Arrow:
-    """The table with the columns that the file's folders are named after, as counting reads them."""
-    for name, cell in partition(path).items():
-        if name not in table.column_names:
-            table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
-    return table
 
 
 def queried_tree(spec: Spec, tables: Sequence[Arrow]) -> Tree:
@@ -152,12 +146,8 @@ def known_columns(spec: Spec, table: Arrow) -> tuple[str, ...]:
 
 def _labels(spec: Spec, table: Arrow) -> Arrow:
     """The known attributes of a table's rows, as text, dictionary-coded."""
-    each = zip(spec.known, known_columns(spec, table), strict=True)
+    each = list(zip(spec.known, known_columns(spec, table), strict=True))
     if has_nodes(table.column_names):
         return pa.table({a.name: text_labels(table, name) for a, name in each})
-    return pa.table({a.name: _column(table, name, a, spec.logs or Logs()) for a, name in each})
-
-
-def _column(table: Arrow, name: str, attribute: Attribute, logs: Logs) -> Cells:
-    labels, code = label_codes(table, name, attribute, logs)
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
+    labelled = {a.name: label_codes(table, name, a, spec.logs or Logs()) for a, name in each}
+    return pa.table({name: column.coded for name, column in labelled.items()})

@@ -39,7 +39,7 @@ from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
-from attributary.spec.measure import AT
+from attributary.spec.measure import AT, COUNT
 from attributary.tables import write_table
 from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
@@ -110,7 +110,7 @@ class Run:
         }
 
     @cached_property
-    def tables(self) -> dict[str, Any]:
+    def tables(self) -> dict[str, Arrow]:
         """The Arrow tables: estimates, ratios where there are counts and values, counts, and prior if there was one."""
         with np.errstate(divide="ignore"):  # Estimate.correction divides by 0 where an estimate is not moved
             made = {name: estimates_table(est, self.confidence) for name, est in self.estimates.items()}
@@ -180,7 +180,7 @@ class JointRun:
         return self.breakdowns[0].generated
 
     @cached_property
-    def tables(self) -> dict[str, Any]:
+    def tables(self) -> dict[str, Arrow]:
         """The Arrow tables of a `Run`, those of all breakdowns in one, told apart by the column `breakdown`."""
         each = [run.tables for run in self.breakdowns]
         return {name: in_one_table(self.plan.spec, [tables[name] for tables in each]) for name in each[0]}
@@ -238,31 +238,78 @@ def run(
     the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all tables say
     so. `stage` is told what comes next. Of a spec with several breakdowns it is a `JointRun`, with a `Run` for each.
     """
-    refuse_two_priors(prior, prior_until, protected)
-    if isinstance(spec, str):
-        folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
-    folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
-    ready = load_plan(plan) if isinstance(plan, str) else plan
-    spec = spec if ready is None else spec_of(ready, spec)
-    table = None if prior is None else prior_table(prior)  # before minutes of counting: it may not be there
-    if len(spec.parts) > 1:
-        refuse_estimator(estimator)
-    earlier: list[Any] = [None] * len(spec.parts) if table is None else by_breakdown(spec, table, str(prior))
+    asked = Request.of(spec, folder, prior, prior_until, protected, plan, estimator)
     stage("counting")
     before = None
     if prior_until is not None:
-        before = count(spec, folder, since=since, until=prior_until, engine=engine).refuse_no_match()
-        before = replace(before, devices=None)
+        before = count(asked.spec, asked.folder, since=since, until=prior_until, engine=engine).refuse_no_match()
         since = prior_until
-    counts = count(spec, folder, since=since, until=until, engine=engine).refuse_no_match()
-    stage("planning")
-    pasts = before.breakdowns if before else [None] * len(spec.parts)
-    each = zip(spec.parts, counts.breakdowns, pasts, earlier, strict=True)
-    known = [Known.of(part, here, past, prior, protected, rows) for part, here, past, rows in each]
-    made = ready or plan_for(spec, known, estimator, method)
-    generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
-    runs = simulate(made, known, estimator, confidence, rng, prior is not None, generated, stage)
-    return runs[0] if isinstance(made, Plan) else JointRun(made, runs, counts, before)
+    counts = count(asked.spec, asked.folder, since=since, until=until, engine=engine).refuse_no_match()
+    return asked.run(counts, before, method, confidence, rng, stage)
+
+
+class Request(NamedTuple):
+    """What a run is asked for, besides its periods and its engine."""
+
+    spec: Spec
+    folder: str
+    prior: str | None
+    protected: bool
+    earlier: Any  # the table of the prior, if it is a file
+    plan: Plan | JointPlan | None
+    estimator: Estimator
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec | str,
+        folder: str | None,
+        prior: str | None,
+        prior_until: Moment | None,
+        protected: bool,
+        plan: Plan | JointPlan | str | None,
+        estimator: Estimator | str,
+    ) -> "Request":
+        """The files read, and refused where they do not go together."""
+        refuse_two_priors(prior, prior_until, protected)
+        if isinstance(spec, str):
+            folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
+        chosen = Estimator(estimator) if isinstance(estimator, str) else estimator
+        ready = load_plan(plan) if isinstance(plan, str) else plan
+        spec = spec if ready is None else spec_of(ready, spec)
+        table = None if prior is None else prior_table(prior)  # before minutes of counting: it may not be there
+        if len(spec.parts) > 1:
+            refuse_estimator(chosen)
+        return cls(spec, folder or ".", prior, protected, table, ready, chosen)
+
+    @property
+    def generated(self) -> bool:
+        """Whether the rows of the logs were generated."""
+        return self.spec.logs is not None and any(map(is_generated, all_files(self.spec.logs, self.folder)))
+
+    def known(self, counts: Counts, before: Counts | None) -> "list[Known]":
+        """What is known of each breakdown before it is measured."""
+        spec, parts = self.spec, len(self.spec.parts)
+        earlier = [None] * parts if self.earlier is None else by_breakdown(spec, self.earlier, str(self.prior))
+        each = zip(spec.parts, counts.breakdowns, before.breakdowns if before else [None] * parts, earlier, strict=True)
+        return [Known.of(part, now, past, self.prior, self.protected, rows) for part, now, past, rows in each]
+
+    def run(
+        self,
+        counts: Counts,
+        before: Counts | None,
+        method: str,
+        confidence: float,
+        rng: Entropy | None,
+        stage: Callable[[str], None],
+    ) -> "Run | JointRun":
+        """Plan, report and estimates of these counts."""
+        stage("planning")
+        before = before and replace(before, devices=None)
+        known = self.known(counts, before)
+        made = self.plan or plan_for(self.spec, known, self.estimator, method)
+        runs = simulate(made, known, self.estimator, confidence, rng, self.prior is not None, self.generated, stage)
+        return runs[0] if isinstance(made, Plan) else JointRun(made, runs, counts, before)
 
 
 def refuse_two_priors(prior: str | None, prior_until: Moment | None, protected: bool) -> None:
@@ -316,6 +363,10 @@ def simulate(
     for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
         here = replace(k.counts, devices=None)  # which may be large
+        if losses:
+            noise = rmsre.levels(k.tree, truth[COUNT], est[COUNT].variance, one.spec.tau, metric=one.spec.weigh)
+            errors = dict(zip(k.tree.level_names, noise.tolist(), strict=True))
+            losses = tuple(loss._replace(noise=errors[loss.level]) for loss in losses)
         runs.append(Run(one, k.tree, k.expected, here, k.before, truth, est, confidence, generated, losses))
     return tuple(runs)
 

@@ -131,7 +131,7 @@ class RunTask:
     generated: bool
     first: Mapping[int, int]  # of each part, the number of its first node
 
-    def tables(self, rows: Arrow) -> dict[str, Any]:
+    def tables(self, rows: Arrow) -> dict[str, Arrow]:
         """The tables of a part, as `Run.tables` of one machine; a column says so where they are not private."""
         import pyarrow as pa
 
@@ -185,6 +185,16 @@ class SparkRun:
         return self.parts.before
 
     @property
+    def leaves(self) -> int:
+        """How many leaves there are."""
+        return self.parts.leaves
+
+    @property
+    def tables(self) -> Mapping[str, "DataFrame"]:
+        """The frames."""
+        return self.frames
+
+    @property
     def rows(self) -> int:
         """How many rows the estimates have."""
         return sum(self.parts.levels) * len(self.plan.measures)
@@ -215,7 +225,8 @@ class SparkRun:
             stage("drawing")
             shown = self._shown(written)
             place.write("plan.json", self.plan.to_json())
-            place.write("report.html", page(replace(shown, files=("plan.json", "estimates.parquet"))).html)
+            shown = replace(shown, files=("plan.json", "estimates.parquet"))
+            place.write("report.html", page(shown).html)
         return shown
 
     def _shown(self, estimates: "DataFrame") -> "ReportInputs":

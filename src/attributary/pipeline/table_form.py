@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from attributary.changes.period_files import MONTHS, without_accents
 from attributary.errors import InputError, QuestionError
-from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
+from attributary.pipeline.level_columns import level_columns, path_ends, total_labels, without_totals
 from attributary.pipeline.margin_rows import gap_rows, margin_sums, margin_tree, sums_of_leaves, without_marks
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.tables import place, shown
@@ -35,7 +35,7 @@ from attributary.tables.table_writer import OF_SOURCE
 from attributary.tables.text_form import dialect
 from attributary.tree import Tree
 from attributary.tree.match import with_missing
-from attributary.tree.paths import reads_as_total
+from attributary.tree.paths import reads_as_total, refused
 from attributary.types import Arrow, Bools, Cells, Floats, Frame, Ints
 
 NULL = "NULL"  # the label of rows that a query grouped by null

@@ -27,7 +27,7 @@ from attributary.tables.table_source import is_sheet, is_text
 from attributary.tables.text_form import dialect, with_dialect
 from attributary.tree import Tree
 from attributary.tree.paths import codes
-from attributary.types import Arrow, Floats, Ints
+from attributary.types import Arrow, Floats, Ints, Record
 
 NOISY, NOISE_VARIANCE = MEASURED
 FINE = 0.02  # of the smallest standard deviation: the unit that figures are written in
@@ -121,7 +121,7 @@ def written_table(
     return with_dialect(made, text, ",") if is_text(format) else made
 
 
-def _rows(layout: Layout, est: Estimate, each: list[dict[str, Any]], format: Format | None) -> Arrow:
+def _rows(layout: Layout, est: Estimate, each: list[Record], format: Format | None) -> Arrow:
     """The rows of a hierarchy with their figures."""
     forms, first = layout.forms, layout.forms[0]
     names = layout.names(list(each[0]))
@@ -159,7 +159,7 @@ def _in_order(made: Arrow, others: Arrow, form: TableForm) -> Arrow:
 # Digits.
 
 
-def rounded(est: Estimate, figures: Mapping[str, Any]) -> dict[str, Any]:
+def rounded(est: Estimate, figures: Mapping[str, Any]) -> Record:
     """The figures of an estimate with as many digits as mean something; whole counts have whole intervals."""
     made = dict(figures)
     unit = digits_of(est)
@@ -182,8 +182,8 @@ def rounded(est: Estimate, figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rounded_sums(
-    form: TableForm, est: Estimate, figures: dict[str, Any], cells: Estimate, of_cells: Mapping[str, Any]
-) -> dict[str, Any]:
+    form: TableForm, est: Estimate, figures: Record, cells: Estimate, of_cells: Mapping[str, Any]
+) -> Record:
     """The figures of totals, which are the sums of the cells as they are written."""
     assert form.margin is not None
     made = {**figures, "correction": np.round(figures["correction"], OF_CORRECTION) + 0.0}

@@ -23,7 +23,7 @@ from attributary.errors import InputError
 from attributary.noise import model
 from attributary.plan.contributions import most_of_unseen
 from attributary.plan.limits import ChosenLimits, cut_off
-from attributary.plan.problem import Problem, Shares, shares, under
+from attributary.plan.problem import Problem, Shares, in_parts, shares, under
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
 from attributary.tree import Tree
@@ -70,7 +70,6 @@ class BoundedCase:
         questions: Sequence[Problem],
         limits: ChosenLimits,
         equal: Sequence[Shares],
-        targets: Sequence[Target],
         *,
         together: bool = False,
         unseen: bool = False,
@@ -86,10 +85,9 @@ class BoundedCase:
         built = [_rows(each, by_root) for each in questions]
         rows = tuple(replace(one, fixed=np.zeros_like(q.fixed)) for _, one in built)
         judged = [
-            _bounds(q, *each, limits, k, targets, unseen)
-            for k, (q, each) in enumerate(zip(questions, built, strict=True))
+            _bounds(q, *each, limits, k, unseen) for k, (q, each) in enumerate(zip(questions, built, strict=True))
         ]
-        keep = (q.new, np.array([each.default for each in held])) if held and by_root and q.new.any() else None
+        keep = (q.new, packed(held, by_root=False)) if held and by_root and q.new.any() else None
         weights, bounds = zip(*judged, strict=True)
         layout = ShareLayout(
             built[0][1].open,
@@ -100,9 +98,8 @@ class BoundedCase:
             q.limit,
             np.zeros(len(q.fixed)) if least is None else least,
             keep,
-            any(bounds),
         )
-        return cls(questions, limits, layout, rows, weights, bounds, packed(equal, None, by_root))
+        return cls(questions, limits, layout, rows, weights, bounds, packed(equal, by_root))
 
     @property
     def spec(self) -> Spec:
@@ -153,7 +150,7 @@ class BoundedCase:
         if self.questions[0].expects is not None:  # towards what would be best without it, as far as necessary
             way = (1 - WAY) * share + WAY * found.share
             at = bounded.judge(way, gains=False)
-            first = int(np.argmax(at.ratio.max(axis=1) <= max(1.0, found.ratio.max()) * (1 + CLOSE)))
+            first = int(np.argmax((at.ratio <= found.ratio.max(initial=1.0) * (1 + CLOSE)).all(axis=1)))
             return Found(way[first], float(at.error[first]), at.ratio[first])
         return found
 
@@ -193,22 +190,18 @@ class BoundedCase:
         every = np.broadcast_to(to, (len(to), *self.equal.shape))
         return self.layout.like(every, np.broadcast_to(self.equal, every.shape))
 
-    def shares(self, share: Floats) -> tuple[list[Shares], Floats]:
-        """As shares of each measure's part, and the parts, (measures, rows)."""
-        whole = share.sum(axis=1)
-        parts = whole / whole.sum(axis=0)
-        inside = share / parts[:, None]
-        return [Shares(each[:, 0], each.T if share.shape[2] > 1 or self.by_root else None) for each in inside], parts
+    def shares(self, share: Floats) -> list[Shares]:
+        """The parts of each measure."""
+        return [Shares(each[:, 0], each.T if share.shape[2] > 1 or self.by_root else None) for each in share]
 
     @property
     def by_root(self) -> bool:
         return self.spec.split_by is not None
 
 
-def packed(share: Sequence[Shares], parts: Floats | None, by_root: bool) -> Floats:
-    """(measures, levels, rows), from the shares of each measure's part, and the parts: equal ones by default."""
-    each = np.array([s.roots.T if by_root and s.roots is not None else s.default[:, None] for s in share])
-    return each / len(each) if parts is None else each * parts[:, None, : None if by_root else 1]
+def packed(share: Sequence[Shares], by_root: bool) -> Floats:
+    """(measures, levels, rows), with one row where roots have no splits of their own."""
+    return np.array([s.roots.T if by_root and s.roots is not None else s.default[:, None] for s in share])
 
 
 def solved(ratio: Callable[[float], float], guess: float, highest: float) -> float:
@@ -259,10 +252,10 @@ def _bounds(
     rows: LevelBudgets,
     limits: ChosenLimits,
     k: int,
-    targets: Sequence[Target],
     unseen: bool,
 ) -> tuple[Floats, tuple[Bound, ...]]:
     """The weights of the goal and of each error that has a bound, and the bounds, of a measure."""
+    targets = q.spec.targets
     tree, forest, names = problem.tree, rows.objective.forest, [*q.spec.levels[: problem.tree.depth], q.measure.name]
     heads = tree.slice(int(tree.total) if tree.depth > int(tree.total) else 0)
     most = np.broadcast_to(limits.most, heads.stop - heads.start)
@@ -327,39 +320,38 @@ def half_width_of(spec: Spec) -> float:
 def bounded_shares(
     questions: Sequence[Problem],
     limits: ChosenLimits,
-    found: tuple[Sequence[Shares], Floats],
+    share: Sequence[Shares],
     equal: Sequence[Shares],
     least: Floats,
     near: Sequence[Floats] = (),
-) -> tuple[list[Shares], Floats, "Missed | None"]:
-    """Shares and parts of least error within the bounds, from those without bounds; what is missed if none are.
+) -> tuple[list[Shares], "Missed | None"]:
+    """Shares of least error within the bounds, from those without bounds; what is missed if none are.
 
     `near` are shares that are known to be good: of one split for all and, where roots have their own, of these.
     """
-    spec, (share, parts) = questions[0].spec, found
-    default, first = list(share), near[0] if near else None
+    spec, default, first = questions[0].spec, list(share), near[0] if near else None
     if spec.split_by is not None:
-        case = BoundedCase.of(questions, limits, equal, spec.targets, together=True, least=least)
-        start = packed(share, parts.mean(axis=1, keepdims=True), by_root=False)
+        case = BoundedCase.of(questions, limits, equal, together=True, least=least)
+        start = packed(share, by_root=False)
         if first is None or not questions[0].new.any():  # else the least ε was found with the first as default split
             first = case.within(start, spec.epsilon, nearest=False, near=first).share
-        default = default if first is start else case.shares(first)[0]
+        default = default if first is start else case.shares(first)
         near = near or [first]
-    case = BoundedCase.of(questions, limits, equal, spec.targets, least=least, held=default)
-    start = packed(share, parts, case.by_root)
+    case = BoundedCase.of(questions, limits, equal, least=least, held=default)
+    start = packed(share, case.by_root)
     within = case.within(start, spec.epsilon, near=near[-1] if near else None)
-    bounded, parts = (list(share), parts) if within.share is start else case.shares(within.share)
+    bounded = list(share) if within.share is start else case.shares(within.share)
     if spec.split_by is not None and not (within.share is start and default[0] is share[0]):
         bounded = [_beside(each, one.default, spec.total) for each, one in zip(bounded, default, strict=True)]
     missed = within.ratio.max(initial=0.0) > (1 + ENOUGH) ** 2
-    return bounded, parts, Missed(case, within, spec.epsilon) if missed else None
+    return bounded, Missed(case, within, spec.epsilon) if missed else None
 
 
 def _beside(share: Shares, default: Floats, total: bool) -> Shares:
-    """The same with this default split, which has the rows' total."""
+    """The same with this default split; below a total, it has the rows' total and their measure's part."""
     if total and share.roots is not None:
-        top = share.roots[0, 0]
-        default = np.append(top, default[1:] * (1 - top) / default[1:].sum())
+        top, part = share.roots[0, 0], share.roots[0].sum()
+        default = np.append(top, default[1:] * (part - top) / default[1:].sum())
     return Shares(default, share.roots)
 
 
@@ -419,12 +411,10 @@ def needed_epsilon(
     spec, near = questions[0].spec, list[Floats]()
     epsilon, held = spec.epsilon, None
     for together in (True, False) if spec.split_by is not None else (False,):
-        case = BoundedCase.of(
-            questions, limits, equal, spec.targets, together=together, unseen=True, least=least, held=held
-        )
+        case = BoundedCase.of(questions, limits, equal, together=together, unseen=True, least=least, held=held)
         epsilon, found = case.least_epsilon(epsilon, near[0] if near else None)
         near.append(found.share)
-        held = case.shares(found.share)[0]
+        held = case.shares(found.share)
     epsilon *= 1 + MARGIN
     most = min(_largest(spec), HIGHEST)
     if epsilon > most:
@@ -506,6 +496,6 @@ def _without_last(case: BoundedCase, epsilon: float) -> BoundedCase:
 
 def _of(case: BoundedCase, questions: Sequence[Problem]) -> BoundedCase:
     """The same bounds for other questions."""
-    equal = [shares(q, "equal") for q in questions]
+    equal = in_parts(questions, [shares(q, "equal") for q in questions])
     least = case.layout.least[: len(questions[0].fixed)]
-    return BoundedCase.of(questions, case.limits, equal, questions[0].spec.targets, least=least)
+    return BoundedCase.of(questions, case.limits, equal, least=least)

@@ -1,7 +1,6 @@
 """Contributions: shares of the budget as the whole numbers that a conversion adds to its keys."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -9,74 +8,40 @@ import numpy as np
 from attributary.plan.problem import Problem, Shares, under
 from attributary.spec import Spec
 from attributary.tree import Tree
-from attributary.types import Bools, Floats, Ints
+from attributary.types import Floats, Ints
 
 Rounding = Literal["largest-remainder", "floor"]
 
 CLOSE = 1e-9  # of the budget: what floating point makes of a whole number, or of a tie
 
 
-@dataclass(frozen=True, eq=False)
-class Contributions:
-    """By measure and level, a total included; 0 means no key."""
-
-    default: Ints  # (measures, levels)
-    new: Bools  # heads that take the default split
-    roots: Ints | None = None  # (measures, heads, levels), in level order
-    nodes: Ints | None = None  # of each node, in level order, where one measure goes by node
-
-    def of_nodes(self, tree: Tree, measure: int) -> Ints:
-        """What a conversion adds to each node's key of a measure, in the tree's order."""
-        if self.nodes is not None:
-            return tree.from_level_order(self.nodes)
-        heads = tree.slice(int(tree.total))
-        rows = np.broadcast_to(self.default[measure], (heads.stop - heads.start, self.default.shape[1]))
-        if self.roots is not None:
-            rows = np.where(self.new[:, None], rows, self.roots[measure])
-        return tree.spread(rows, int(tree.total), rest=True)
-
-    def same(self, other: "Contributions") -> bool:
-        """Whether all keys get as much."""
-        alike = np.array_equal(self.default, other.default)
-        if self.roots is None or other.roots is None:
-            return alike and self.roots is other.roots
-        return alike and np.array_equal(self.roots[:, ~self.new], other.roots[:, ~self.new])
-
-
 def contributions(
     problems: Sequence[Problem],
     share: Sequence[Shares],
-    parts: Floats | None = None,
     most: Ints | None = None,
     rounding: Rounding = "largest-remainder",
     keep: Collection[str] = (),
-) -> Contributions:
+) -> list[Shares]:
     """Whole numbers that sum to the budget for every root, or on every path, and never to more.
 
-    `share` is how each measure's part is split by level; `parts`, (measures, heads), how measures share the budget,
-    equally by default; `most`, of each head, how many conversions of an impression count, by default as the spec says.
-    The last level always has a key: nothing else tells what leaves have.
+    `share` is what part of ε each level of each measure has; `most`, of each head, how many conversions of an
+    impression count, by default as the spec says. The last level always has a key: nothing else tells what leaves have.
     """
     q, number = problems[0], len(problems)
-    spec, heads = q.spec, q.tree.slice(int(q.spec.total))
-    width = heads.stop - heads.start
-    parts = np.full((number, width), 1 / number) if parts is None else np.broadcast_to(parts, (number, width))
-    most = np.broadcast_to(spec.given_limit or 1 if most is None else most, width)
-    known = np.ones(width, bool) if q.new.all() else ~q.new
-    rows = np.stack([p * s.default for p, s in zip(parts[:, known].mean(axis=1), share, strict=True)])[:, None]
-    times = np.array([most_of_unseen(most)])
+    most = np.broadcast_to(q.spec.given_limit or 1 if most is None else most, q.new.shape)
+    rows, times = np.stack([s.default for s in share])[:, None], np.array([most_of_unseen(most)])
     if share[0].roots is not None:
-        of_heads = np.stack([part[:, None] * s.rows(q.tree) for part, s in zip(parts, share, strict=True)])
-        rows, times = np.concatenate([rows, of_heads], axis=1), np.append(times, most)
+        rows = np.concatenate([rows, np.stack([s.rows(q.tree) for s in share])], axis=1)
+        times = np.append(times, most)
     table = rows.transpose(1, 2, 0).reshape(len(times), -1)  # by level, then by measure
     whole_table = np.empty(table.shape, np.int64)
     for m in np.unique(times).tolist():
         here = times == m
-        whole_table[here] = _whole_rows(spec, table[here], table[:1], m, number, rounding, keep)
+        whole_table[here] = _whole_rows(q.spec, table[here], table[:1], m, number, rounding, keep)
+    whole_table[1:][q.new[: len(times) - 1]] = whole_table[0]  # unseen roots have the default split
     by_measure = whole_table.reshape(len(times), -1, number).transpose(2, 0, 1)
-    default, roots = by_measure[:, 0], None if share[0].roots is None else by_measure[:, 1:]
-    nodes = share[0].nodes
-    return Contributions(default, q.new, roots, None if nodes is None else _by_node(q, nodes, default[0], keep))
+    nodes = None if share[0].nodes is None else _by_node(q, share[0].nodes, by_measure[0, 0], keep)
+    return [Shares(each[0], each[1:] if len(times) > 1 else None, nodes) for each in by_measure]
 
 
 def most_of_unseen(most: Ints) -> int:

@@ -5,14 +5,14 @@ A root mean square is what the worst nodes make of it: so the median node, the l
 
 from collections.abc import Callable, Iterator, Sequence
 from math import sqrt
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from pydantic import BaseModel, Field
 
 from attributary.budget import Expected
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Floats, Ints, Record
 
 RULE = "an error, 0 or more"
 LONGEST = 30  # characters of a label that are shown
@@ -154,7 +154,7 @@ class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strin
 
 def of_nodes(
     tree: Tree, count: Floats, error: Floats, path: Callable[[int], Sequence[str]] | None = None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Record]:
     """For each level how many nodes it has, the error of the median one, of the largest ones and of the worst.
 
     Ties for worst go to the largest count.

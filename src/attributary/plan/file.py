@@ -17,7 +17,7 @@ from attributary.spec.privacy_unit import UNITS
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
@@ -88,16 +88,16 @@ def from_json(text: str, nodes: Arrow = None, name: str = "the plan") -> Plan:
     return plan
 
 
-def _sums(plan: Plan) -> dict[str, Any]:
+def _sums(plan: Plan) -> Record:
     """The contributions of all measures together, as JSON has them."""
     return {"default": list(plan.default), "roots": {label: list(row) for label, row in plan.roots.items()}}
 
 
-def _written(plan: Plan, exclude_none: bool = False) -> dict[str, Any]:
+def _written(plan: Plan, exclude_none: bool = False) -> Record:
     return {**json.loads(plan.model_dump_json(by_alias=True, exclude_none=exclude_none)), **_sums(plan)}
 
 
-def _with_measures(data: dict[str, Any]) -> dict[str, Any]:
+def _with_measures(data: Record) -> Record:
     """The keys of a plan; contributions that stand without measures are those of counts alone."""
     kept, rows = dict(data), {key: data[key] for key in ("default", "roots") if key in data}
     for key in rows:
@@ -109,7 +109,7 @@ def _with_measures(data: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _of_other_kinds(data: dict[str, Any], written: dict[str, Any]) -> Iterator[str]:
+def _of_other_kinds(data: Record, written: Record) -> Iterator[str]:
     """What stands in a file as another kind than the plan has: pydantic takes true and "1" for 1. 1.0 is 1 in JSON."""
     stack: list[tuple[tuple[str | int, ...], Any, Any]] = [((), data, written)]
     while stack:

@@ -27,11 +27,11 @@ from attributary.plan.bounds import (
     needed_epsilon,
     why_missed,
 )
-from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
+from attributary.plan.contributions import Rounding, contributions, most_of_unseen
 from attributary.plan.errors import PlanErrors, TargetError
 from attributary.plan.limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
-from attributary.plan.problem import Problem, Shares, shares
+from attributary.plan.problem import Problem, Shares, in_parts, shares
 from attributary.plan.proposals import Asked, Wishes, proposals_of
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile
@@ -106,7 +106,7 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
     unchanged = within.split[0] is free.split[0]
     whole = within.whole(wishes, improve=unchanged)
     beside = [
-        whole if name == wishes.method else fine._replace(split=split, parts=None).whole(wishes, improve=False)
+        whole if name == wishes.method else fine._replace(split=split).whole(wishes, improve=False)
         for name, split in fine.beside.items()
     ]
     return _plan(asked, wishes, free, whole, beside, whole if unchanged else free.whole(wishes))
@@ -115,18 +115,17 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
 class _Whole(NamedTuple):
     """Whole contributions, and what to expect of them for each problem."""
 
-    contributions: Contributions
+    contributions: list[Shares]
     expected: list[budget.Expected]
 
 
 class Division(NamedTuple):
-    """What a method makes of problems that share a budget: limits, shares, the measures' parts, and other splits."""
+    """What a method makes of problems that share a budget: limits, the parts of ε, and those of other splits."""
 
     problems: list[Problem]
     limits: ChosenLimits
     split: list[Shares]
-    parts: Floats | None = None  # (measures, heads), or (measures, 1); equal ones by default
-    beside: Mapping[str, list[Shares]] = {}
+    beside: Mapping[str, list[Shares]] = {}  # with equal parts for all measures
 
     @classmethod
     def of(
@@ -144,14 +143,18 @@ class Division(NamedTuple):
         others = {n: split if METHODS[n] is method else [shares(q, n) for q in problems] for n in beside}
         errors = [measure_errors(*both) for both in zip(problems, split, strict=True)]
         limits = choose(errors, conversions_to_try(problems[0].spec, problems[0].profile))
-        return cls(problems, limits, split, best_parts(errors, limits), others)
+        return cls(
+            problems,
+            limits,
+            in_parts(problems, split, best_parts(errors, limits)),
+            {name: in_parts(problems, other) for name, other in others.items()},
+        )
 
     def bounded(self, keep: Collection[str] = (), near: Sequence[Floats] = ()) -> tuple[Self, Missed | None]:
         """The same within the spec's guard and targets, and what is missed of them; it takes an equal split beside."""
-        assert self.parts is not None
         least, equal = least_shares(self.problems[0].spec, keep), self.beside["equal"]
-        split, parts, missed = bounded_shares(self.problems, self.limits, (self.split, self.parts), equal, least, near)
-        return self._replace(split=split, parts=parts), missed
+        split, missed = bounded_shares(self.problems, self.limits, self.split, equal, least, near)
+        return self._replace(split=split), missed
 
     @property
     def most_of_heads(self) -> Ints:
@@ -168,16 +171,21 @@ class Division(NamedTuple):
         spec = proposals.fitted(q, self.split[0], wishes)
         return self if spec is q.spec else self._replace(problems=[replace(q, spec=spec)])
 
-    def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
-        """What comes of it; the API may `improve` shares that need not keep to bounds."""
-        made = contributions(self.problems, self.split, self.parts, self.limits.most, wishes.rounding, wishes.keep)
+    def rounded(self, wishes: Wishes, improve: bool = True) -> list[Shares]:
+        """Whole contributions; the API may `improve` shares that need not keep to bounds."""
+        made = contributions(self.problems, self.split, self.limits.most, wishes.rounding, wishes.keep)
         proposals = proposals_of(self.problems[0].spec)
         if proposals is not None and improve:
-            made = proposals.improved(self.problems[0], made, wishes)
+            made = [proposals.improved(self.problems[0], made[0], wishes)]
+        return made
+
+    def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
+        """What comes of it: whole contributions, and the errors to expect."""
+        made = self.rounded(wishes, improve)
         unbiased, errors = wishes.learn == "split", list[budget.Expected]()
-        for k, (q, clip) in enumerate(zip(self.problems, self.limits.clips, strict=True)):
+        for q, each, clip in zip(self.problems, made, self.limits.clips, strict=True):
             q = replace(q, expects=None) if unbiased else q
-            errors.append(_errors(q, made.of_nodes(q.tree, k), clip, self.most_of_heads))
+            errors.append(_errors(q, each.of_nodes(q.tree), clip, self.most_of_heads))
         return _Whole(made, errors)
 
 
@@ -185,10 +193,8 @@ def _problems(asked: Asked, wishes: Wishes) -> list[Problem]:
     """A problem for each measure."""
     spec, tree, prior, profile = asked
     fixed, learn = _fixed(spec, wishes.share, wishes.keep), bool(wishes.learn)
-    return [
-        Problem.of(spec, tree, prior, measure, profile, fixed=fixed, phases=wishes.phases, learn=learn)
-        for measure in spec.asked
-    ]
+    each = [Problem.of(spec, tree, prior, measure, profile, fixed=fixed, learn=learn) for measure in spec.asked]
+    return [replace(q, phases=wishes.phases) for q in each]
 
 
 def _least_epsilon(asked: Asked, wishes: Wishes) -> tuple[Division, list[Floats]]:
@@ -262,15 +268,15 @@ def _plan(asked: Asked, wishes: Wishes, free: Division, whole: _Whole, beside: l
     others = [[*(each.expected[k] for each in beside), *_of_zeros(q)] for k, q in enumerate(problems)]
     each = list(zip(problems, whole.expected, others, strict=True))
     errors = [PlanErrors.of(tree, q.prior.mean, ours, *theirs) for q, ours, theirs in each]
-    labels = tree.labels[0].cast("string").to_pylist() if made.roots is not None else []
+    labels = tree.labels[0].cast("string").to_pylist() if made[0].roots is not None else []
     known = np.flatnonzero(~problems[0].new).tolist() if labels else []
     chosen = None
     if spec.given_limit is None:
         most = free.most_of_heads.tolist() if problems[0].by_root else []
         chosen = PerImpression(default=most_of_unseen(limits.most), roots={labels[i]: most[i] for i in known if most})
     weight, nodes = np.array([q.measure.weight for q in problems]), None
-    if made.nodes is not None:
-        nodes = tree.table().append_column("contribution", [tree.from_level_order(made.nodes)])
+    if made[0].nodes is not None:
+        nodes = tree.table().append_column("contribution", [made[0].of_nodes(tree)])
     return Plan(
         method=wishes.method,
         rounding=wishes.rounding,
@@ -280,19 +286,19 @@ def _plan(asked: Asked, wishes: Wishes, free: Division, whole: _Whole, beside: l
                 name=q.measure.name,
                 clip=limits.clips[k],
                 tau=q.tau,
-                default=tuple(made.default[k].tolist()),
-                roots={labels[i]: tuple(made.roots[k, i].tolist()) for i in known} if made.roots is not None else {},
+                default=tuple(row.default.tolist()),
+                roots={labels[i]: tuple(row.roots[i].tolist()) for i in known} if row.roots is not None else {},
                 mean=_mean(q),
                 bias_known=not spec.has_limits or (q.profile is not None and q.profile.knows_limits),
                 cut_off=_part_cut_off(q, free.most_of_heads, limits.clips[k]),
                 expected=errors[k] if len(errors) > 1 else None,
             )
-            for k, q in enumerate(problems)
+            for k, (q, row) in enumerate(zip(problems, made, strict=True))
         ),
         per_impression=chosen,
         tradeoff=_tradeoff(spec, limits) or None,
         unbounded=None
-        if made.same(unbounded.contributions)
+        if all(map(Shares.same, made, unbounded.contributions))
         else sqrt(sum(w * each.tree**2 for w, each in zip(weight, unbounded.expected, strict=True)) / weight.sum()),
         targets=tuple(t for q, ours, theirs in each for t in _of_targets(q, ours, theirs[0])) or None,
         checksum=None if nodes is None else checksum(nodes),

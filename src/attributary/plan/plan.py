@@ -9,7 +9,7 @@ import json
 import zlib
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
@@ -25,7 +25,7 @@ from attributary.spec.privacy_unit import UNITS, PrivacyLoss
 from attributary.spec.terms import ApiSection
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Arrow, Floats, Ints
+from attributary.types import Arrow, Floats, Ints, Record
 
 Row = tuple[int, ...]
 DOMAIN = {"name", "unknown", "domain", "range", "bucket", "buckets", "start", "calendar", "timezone"}  # of its values
@@ -58,7 +58,7 @@ class MeasureShare(BaseModel, frozen=True, extra="forbid"):
     expected: PlanErrors | None = Field(default=None, description="the errors to expect, if there are other measures")
 
     @property
-    def inexact(self) -> dict[str, Any]:
+    def inexact(self) -> Record:
         """What takes the place of exact figures of the prior."""
         mean, cut_off = (None if x is None else float(f"{x:.2g}") for x in (self.mean, self.cut_off))
         return {"mean": mean, "cut_off": cut_off, "expected": self.expected and self.expected.unnamed()}
@@ -399,7 +399,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             [spec.terms.kind, *(spec.api or ApiSection()).told_apart_by, spec.noise, spec.l1, self.levels],
             [attribute.model_dump(mode="json", include=DOMAIN, exclude_none=True) for attribute in spec.attributes],
             [
-                (m.source, s.name, s.clip, s.default, s.roots, *["refunds"] * bool(m.refunds))
+                (m.source, s.name, s.clip, s.default, s.roots, *m.told_apart_by)
                 for m, s in zip(spec.asked, self.measures, strict=True)
             ],
             [self.most(), {root: self.most(root) for root in self.roots}],
@@ -469,7 +469,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             raise InputError(
                 f"plans are compared measure by measure; the plan has {names(ours)}, the spec has {names(theirs)}"
             )
-        update: dict[str, Any] = {"spec": spec}
+        update: Record = {"spec": spec}
         update["measures"] = tuple(
             share.model_copy(update={"tau": spec.tau} if share.name == COUNT else {}) for share in self.measures
         )

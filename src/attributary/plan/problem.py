@@ -6,9 +6,9 @@ together. A split that would give them more gives them exactly half, in the same
 other levels; where there are no others, the other half is not spent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from attributary.prior import Prior, foreseen
 from attributary.prior.earlier import Profile
 from attributary.spec import Measure, Spec
 from attributary.tree import Tree
-from attributary.types import Bools, Floats
+from attributary.types import Bools, Floats, Values
 
 CLOSE = 1e-9
 
@@ -50,7 +50,6 @@ class Problem:
         profile: Profile | None = None,
         *,
         fixed: Floats | None = None,
-        phases: int = 20,
         learn: bool = False,
     ) -> Self:
         """The question of a measure (by default the first); values have a tau of tau conversions' worth."""
@@ -66,7 +65,6 @@ class Problem:
             worth,
             np.full(len(spec.levels), np.nan) if fixed is None else fixed,
             profile,
-            phases,
         )
         if not learn:
             return asked
@@ -84,12 +82,16 @@ class Problem:
         return self.spec.split_by is not None and not self.spec.total
 
     @property
+    def heads(self) -> slice:
+        """The values of the first attribute, in level order."""
+        return self.tree.slice(int(self.tree.total))
+
+    @property
     def new(self) -> Bools:
         """Heads that take the default split: those without history, or without weight."""
         new = self.prior.new_roots(self.tree)
         if self.spec.weights == "counts":
-            heads = self.tree.slice(int(self.tree.total))
-            new = new | ~(self.tree.to_level_order(self.prior.mean)[heads] > 0)
+            new = new | ~(self.tree.to_level_order(self.prior.mean)[self.heads] > 0)
         return new
 
     @property
@@ -113,8 +115,10 @@ class Problem:
     def expected(self, noise: Floats, weights: Floats | None) -> budget.Expected:
         """What to expect of noise variances, one per node: of unbiased estimates, or of those that use `expects`."""
         share, spread = (None, None) if self.expects is None else (self.expects.share, self.expects.spread)
-        given: Any = {"weights": weights, "share": share, "spread": spread, "metric": self.spec.weigh}
-        return budget.expected(self.tree, self.prior.mean, noise, self.tau, **given)
+        tree, count = self.tree, self.prior.mean
+        return budget.expected(
+            tree, count, noise, self.tau, weights=weights, share=share, spread=spread, metric=self.spec.weigh
+        )
 
     def of_known_heads(self, weights: Floats | None) -> Floats | None:
         """The weights without those of heads that are new."""
@@ -124,15 +128,15 @@ class Problem:
         drop = self.tree.from_level_order(under(self.tree, new))
         return np.where(drop, 0.0, 1.0 if weights is None else weights)
 
-    def split(self, method: BudgetMethod, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
+    def split(self, method: BudgetMethod, fixed: Floats, weights: Floats | None, **rows: bool) -> Split:
         """What a method makes of the tree; one that plans for shares and spread has them, the others go by noise."""
         spec, expects = self.spec, self.expects
+        options: dict[str, object] = {"phases": self.phases, "noise": spec.noise_model, "l1": spec.l1}
+        options |= {"weights": weights, "levels": fixed * self.epsilon, "metric": spec.weigh, "denoised": self.denoised}
         if expects is not None and method.learns:
             options |= {"share": expects.share, "spread": expects.spread}
-        options |= {"phases": self.phases, "noise": spec.noise_model, "l1": spec.l1, "denoised": self.denoised}
-        options |= {"weights": weights, "levels": fixed * self.epsilon, "metric": spec.weigh}
         try:
-            return method.split(self.tree, self.prior.mean, self.epsilon, self.tau, **options)
+            return method.split(self.tree, self.prior.mean, self.epsilon, self.tau, **options, **rows)
         except ValueError as error:  # of what the user fixed
             raise InputError(str(error)) from error
 
@@ -151,18 +155,43 @@ def under(tree: Tree, heads: Bools) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Parts of ε, each row by level, a total included; none sums to more than 1."""
+    """What each level of a measure gets, a total included: parts of ε, none of which sums to more than 1, or, once
+    rounded, the whole numbers that a conversion contributes; 0 means no key."""
 
-    default: Floats  # (levels,)
-    roots: Floats | None = None  # (heads, levels), in level order; None for one split
-    nodes: Floats | None = None  # of each node, in level order
+    default: Values  # (levels,)
+    roots: Values | None = None  # (heads, levels), in level order; None for one split
+    nodes: Values | None = None  # of each node, in level order, where nodes have their own
 
-    def rows(self, tree: Tree) -> Floats:
+    def rows(self, tree: Tree) -> Values:
         """(heads, levels), whether heads have splits of their own or not."""
         if self.roots is not None:
             return self.roots
         heads = tree.slice(int(tree.total))
         return np.repeat(self.default[None], heads.stop - heads.start, axis=0)
+
+    def of_nodes(self, tree: Tree) -> Values:
+        """What each node has, in the tree's order; a leaf above the last level takes what is below it, too."""
+        if self.nodes is not None:
+            return tree.from_level_order(self.nodes)
+        return tree.spread(self.rows(tree), int(tree.total), rest=True)
+
+    def times(self, part: Floats, known: Bools) -> Self:
+        """The same of a part of ε, one for all heads or one for each; the default split of their mean where known."""
+        part = np.broadcast_to(part, known.shape)
+        default = part[known if known.any() else ~known].mean() * self.default
+        return replace(self, default=default, roots=None if self.roots is None else part[:, None] * self.roots)
+
+    def same(self, other: Self) -> bool:
+        """Whether all keys get as much."""
+        return np.array_equal(self.default, other.default) and np.array_equal(
+            () if self.roots is None else self.roots, () if other.roots is None else other.roots
+        )
+
+
+def in_parts(problems: Sequence[Problem], split: Sequence[Shares], parts: Floats | None = None) -> list[Shares]:
+    """Shares of each measure's part as parts of ε; measures have equal parts unless told, (measures, heads)."""
+    of_measures = [1 / len(problems)] * len(problems) if parts is None else parts
+    return [s.times(part, ~problems[0].new) for s, part in zip(split, of_measures, strict=True)]
 
 
 def shares(q: Problem, named: str | BudgetMethod) -> Shares:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from attributary.errors import InputError
 from attributary.estimators import Learn
-from attributary.plan.contributions import Contributions, Rounding
+from attributary.plan.contributions import Rounding
 from attributary.plan.plan import Plan
 from attributary.plan.problem import Problem, Shares
 from attributary.prior import Prior
@@ -58,7 +58,7 @@ class Proposals(ABC):
         """The spec with an L1 and an ε that suit the shares, where the API leaves these open."""
         return problem.spec
 
-    def improved(self, problem: Problem, whole: Contributions, wishes: Wishes) -> Contributions:
+    def improved(self, problem: Problem, whole: Shares, wishes: Wishes) -> Shares:
         """Better contributions than rounded ones, where a conversion has few to give."""
         return whole
 

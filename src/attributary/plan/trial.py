@@ -26,10 +26,10 @@ from attributary.plan.privacy import PrivacyWords, privacy_words, spent
 from attributary.plan.problem import Problem, Shares, shares
 from attributary.prior import Prior
 from attributary.spec import Spec
-from attributary.spec.measure import EQUAL, Target
+from attributary.spec.measure import EQUAL
 from attributary.spec.privacy_unit import PrivacyLoss
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Floats, Ints, Record
 
 KEPT = 64  # answers to earlier questions
 MOST_BY_NODE = 1_000_000  # nodes whose errors are compared one by one
@@ -97,7 +97,7 @@ class Trial:
 
     def contribution(self, spec: Spec, share: Floats) -> Ints:
         """Shares as the whole numbers that a plan would contribute."""
-        row: Ints = contributions([self._question(spec)], [Shares(share)]).default[0]
+        row: Ints = contributions([self._question(spec)], [Shares(share)])[0].default
         return row
 
     def shares(self, spec: Spec, method: str = "optimal") -> Floats:
@@ -139,9 +139,9 @@ class Trial:
         """The bounds of a spec. What goes over all nodes is kept: only the bounds move with the sliders."""
 
         def every_level() -> BoundedCase:
-            levels = [Target(level, 1.0, None) for level in spec.levels[: self.tree.depth]]
+            every = spec.without_targets().with_targets(dict.fromkeys(spec.levels[: self.tree.depth], 1.0))
             one = ChosenLimits((1.0,), np.array([spec.given_limit or 1]), {})
-            return BoundedCase.of([self._question(spec)], one, [Shares(self.shares(spec, "equal"))], levels)
+            return BoundedCase.of([self._question(every)], one, [Shares(self.shares(spec, "equal"))])
 
         case = self._kept(("case", spec.guard, spec.neighbours, spec.tau, spec.weights, spec.noise), every_level)
         wanted, bounds = {target.name: target for target in spec.targets}, []
@@ -188,7 +188,7 @@ class Trial:
 
         return self._kept(("weights", spec.tau, spec.weights), made)
 
-    def _nodes(self, spec: Spec, variance: Floats) -> list[dict[str, Any]]:
+    def _nodes(self, spec: Spec, variance: Floats) -> list[Record]:
         """How many nodes each level has, and its median, largest and worst ones, unless the tree is very large."""
         tree, q = self.tree, self._question(spec)
         if len(tree) > MOST_BY_NODE:

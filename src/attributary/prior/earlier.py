@@ -17,7 +17,7 @@ from attributary.errors import InputError
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import AT, BEYOND, COUNT, FROM
 from attributary.tables.table_columns import EXACT_PRIOR, TRUE_COUNTS, arrow_table, floats, words_of
-from attributary.tree import Family, Tree
+from attributary.tree import Tree
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
 from attributary.tree.paths import RowError, codes, text_labels
 from attributary.types import Arrow, Bools, Floats, Frame, Ints
@@ -141,11 +141,9 @@ def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
     changed[rows.last[(rows.node < 0) & (rows.last >= 0)]] = True
     changed = tree.in_level_order.sum_up(changed, np.logical_or)
     summed = variance.copy()
-    for level in reversed(range(tree.depth - 1)):
-        family = Family(tree, level)
-        if family.size:
-            sums = family.sum(summed[family.children])
-            summed[family.parent] = np.where(changed[family.parent], sums, variance[family.parent])
+    for family in tree.families(upwards=True):
+        sums = family.sum(summed[family.children])
+        summed[family.parent] = np.where(changed[family.parent], sums, variance[family.parent])
     return summed
 
 

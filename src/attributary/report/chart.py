@@ -14,8 +14,9 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.html import ROOMY, UNSEEN
+from attributary.types import Record
 
-VegaLite = dict[str, Any]
+VegaLite = Record
 
 INK, MUTED, GRID = "#26323b", "#566570", "#e1e6ea"
 TEAL, AMBER, RUST, GREY = "#0b7d72", "#b87514", "#b5563c", "#8a96a0"

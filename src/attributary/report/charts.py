@@ -1,7 +1,6 @@
 """Charts: what a page draws of a plan and of estimates, each in words, too."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from attributary.report.chart import (
     rows_of,
     ticks,
 )
-from attributary.types import Bools, Floats
+from attributary.types import Bools, Floats, Record
 
 ROW = 30  # pixels
 LARGEST = 12  # nodes
@@ -45,7 +44,7 @@ def counts_chart(quantity: Quantity) -> Chart:
     top = here[np.argsort(-est.estimate[here], kind="stable")[:LARGEST]]
     names = [numerals.short(label(est, int(v)), 28) for v in top]
     names = [name + "\u200b" * names[:i].count(name) for i, name in enumerate(names)]  # cut short, two may be the same
-    rows: list[dict[str, Any]] = [
+    rows: list[Record] = [
         {
             "node": name,
             "estimate": float(est.estimate[v]),
@@ -155,7 +154,7 @@ def budget_chart(levels: list[LevelFact]) -> Chart:
     """Each level's part of the budget, and its range where roots or nodes differ."""
     levels = levels[:LEVELS]
     names = [level.level for level in levels]
-    rows: list[dict[str, Any]] = [{"level": s.level, "text": s.share, **share_range(s.share)} for s in levels]
+    rows: list[Record] = [{"level": s.level, "text": s.share, **share_range(s.share)} for s in levels]
     words = "Part of the budget by level: " + "; ".join(f"{r['level']} {r['text']}" for r in rows)
 
     def spec(width: int) -> VegaLite:

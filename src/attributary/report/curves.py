@@ -25,6 +25,7 @@ from attributary.report.chart import (
     looks,
     plot,
 )
+from attributary.types import Record
 
 SPAN = 4.0  # times less and more ε than the plan's
 TRIED = 17  # budgets
@@ -119,7 +120,7 @@ def limit_chart(name: str, trades: tuple[Trade, ...], title: str) -> Chart:
     kinds = list(KINDS.values())
 
     def spec(width: int) -> VegaLite:
-        along: dict[str, Any] = {"title": None, "grid": False, "labelAngle": 0}
+        along: Record = {"title": None, "grid": False, "labelAngle": 0}
         clip = title != COUNTED
         counts = {"type": "ordinal", "scale": {"type": "point", "padding": 0.4}, "axis": {**along, "format": "d"}}
         x = {"field": "limit", **(log_axis([t.limit for t in trades], **along, format=",~r") if clip else counts)}
@@ -195,7 +196,7 @@ def chart(points: Sequence[Point], name: str = "evaluation") -> Chart:
     return Chart(name, title, description, lambda width: _spec(rows, sides, across, panels, width))
 
 
-def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:
+def _dots(rows: list[Record], width: int) -> VegaLite:
     """The methods in the order of their errors, where there is one budget and one tau."""
     narrow = width <= NARROW
     x = {"type": "quantitative", "scale": {"zero": True}}
@@ -210,7 +211,7 @@ def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:
     return plot(rows, (width - 150, {"step": 26}), layers, y=y)
 
 
-def _spec(rows: list[dict[str, Any]], sides: dict[str, str], across: str, panels: list[str], width: int) -> VegaLite:
+def _spec(rows: list[Record], sides: dict[str, str], across: str, panels: list[str], width: int) -> VegaLite:
     narrow = width <= NARROW
     columns, methods = 1 if narrow else min(len(panels), 2), list(sides)
     values = sorted({r["x"] for r in rows})
@@ -222,7 +223,7 @@ def _spec(rows: list[dict[str, Any]], sides: dict[str, str], across: str, panels
     y: VegaLite = {"type": "quantitative", "scale": {"zero": True}, "axis": percents}
     if all(r["error"] > 0 for r in rows):  # from a little below the least error to the end of the longest line
         least = min(r["error"] for r in rows)
-        y = log_axis([least, *(r.get("high", r["error"]) for r in rows)], (1 / 1.6, 1.1), **percents)
+        y = log_axis([least, *(r["high"] if "high" in r else r["error"] for r in rows)], (1 / 1.6, 1.1), **percents)
         y["scale"]["clamp"] = True
     error = {"field": "error", **y}
     legend = {"columns": 2 if narrow else 3, "symbolOpacity": 1, "labelLimit": 400}
@@ -244,7 +245,7 @@ def _spec(rows: list[dict[str, Any]], sides: dict[str, str], across: str, panels
     return {"data": whole.pop("data"), "facet": facet, "columns": columns, "spec": whole}
 
 
-def evaluation_section(points: tuple[Point, ...], tables: Sequence[Table], draw: Draw) -> dict[str, Any] | None:
+def evaluation_section(points: tuple[Point, ...], tables: Sequence[Table], draw: Draw) -> Record | None:
     """What the page lays out of an evaluation: charts, tables, and the errors by level; None without one."""
     if not points:
         return None

@@ -16,7 +16,7 @@ from attributary.read_estimates import by_breakdown, read_estimates, read_measur
 from attributary.report.page import ReportInputs, only_measure
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 SHOWN: tuple[Kind, ...] = ("plan", "estimates", "ratios", "evaluation")  # in the order that they are read
 
@@ -115,7 +115,7 @@ def _read(
     return inputs
 
 
-def _of_table(file: KnownFile, levels: list[str] | None, raw: dict[str, Any]) -> ReportInputs:
+def _of_table(file: KnownFile, levels: list[str] | None, raw: Record) -> ReportInputs:
     check = check_table(file.table, levels, path=file.path, **raw)
     read = {} if check.estimate is None else {COUNT: Estimates.of(check.estimate)}
     return ReportInputs(None, read, files=(file.path,), not_private=words_of(file.table), check_of_table=check)

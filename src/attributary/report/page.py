@@ -29,7 +29,7 @@ from attributary.report.chart import NARROW, WIDE, Chart, Draw, inline
 from attributary.report.page_data import kept_nodes, stored
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of
-from attributary.types import Floats
+from attributary.types import Floats, Record
 
 if TYPE_CHECKING:
     from attributary.facts.evaluation import Point
@@ -183,7 +183,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
             lead = [*facts.headline(shown, plan), *filter(None, [private]), *upper]
             asked = privacy.facts(plan, shown[0])
         asked += loss_facts(inputs.losses)
-    context: dict[str, Any] = {
+    context: Record = {
         "title": title or _title(inputs, shown),
         "lead": lead,
         "table": table,
@@ -238,7 +238,7 @@ def _title(inputs: ReportInputs, shown: Sequence[Quantity]) -> str:
 # Sections
 
 
-def _panel(of: FigureName, tau: float, part: MeasurePlan | None, counts: Any, draw: Draw) -> dict[str, Any]:
+def _panel(of: FigureName, tau: float, part: MeasurePlan | None, counts: Any, draw: Draw) -> Record:
     """What the page says of one measure or ratio, or of the part of a plan that nothing is measured by yet."""
     estimated = isinstance(of, Quantity) and of.kind != "ratio"
     return {
@@ -256,7 +256,7 @@ def _panel(of: FigureName, tau: float, part: MeasurePlan | None, counts: Any, dr
     }
 
 
-def _counts(quantity: Quantity, draw: Draw) -> dict[str, Any]:
+def _counts(quantity: Quantity, draw: Draw) -> Record:
     """What the sections on counts, tree and icicle say of one quantity."""
     est, total, ratio = quantity.estimates, quantity.total, quantity.kind == "ratio"
     roots, level = slice(0, int(est.tree.first[0])), est.tree.slice(min(int(est.tree.total), est.tree.depth - 1))
@@ -288,7 +288,7 @@ BUDGET = ("share", "contribution", "epsilon")
 ERRORS = ("expected", "median", "worst", "equal", "change", "leaves", "zeros")
 
 
-def budget_section(part: MeasurePlan, draw: Draw, noun: str = "count") -> dict[str, Any]:
+def budget_section(part: MeasurePlan, draw: Draw, noun: str = "count") -> Record:
     """What a measure's part of a plan gives each level."""
     plan = part.plan
     told, tradeoff, bounds = level_facts(plan), curves.tradeoff_chart(plan), bound_lines(plan)
@@ -319,7 +319,7 @@ def budget_section(part: MeasurePlan, draw: Draw, noun: str = "count") -> dict[s
     }
 
 
-def accuracy_section(quantity: Quantity, draw: Draw) -> dict[str, Any] | None:
+def accuracy_section(quantity: Quantity, draw: Draw) -> Record | None:
     """How good the estimates are, level by level, and what denoising did for that."""
     gains = facts.level_gains(quantity)
     if not gains:
@@ -358,7 +358,7 @@ def _apart(drawn: list[Chart]) -> list[Chart]:
     return list(by_name.values())
 
 
-def _render(context: dict[str, Any]) -> str:
+def _render(context: Record) -> str:
     measures = context["measures"]
     one = measures[0] if measures else None
     empty = {"about": "", "data": "", "left": "", "kept": "", "bins": (), "level_names": (), "nodes": 0}
@@ -378,7 +378,7 @@ def _render(context: dict[str, Any]) -> str:
 
 def render(
     template: str,
-    context: dict[str, Any],
+    context: Record,
     scripts: tuple[str, ...],
     style_name: str = "page.css",
     within: tuple[str, str] | None = None,

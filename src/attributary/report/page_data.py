@@ -4,7 +4,7 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from attributary.facts.numerals import rounded
 from attributary.facts.quantity import Quantity
 from attributary.report.charts import BOUNDS, NAMES
 from attributary.tree import Tree
-from attributary.types import Bools, Values
+from attributary.types import Bools, Record, Values
 
 
 class Cut(NamedTuple):
@@ -64,7 +64,7 @@ IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # nothing in a script e
 
 
 class Packed(NamedTuple):
-    about: dict[str, Any]  # what is where
+    about: Record  # what is where
     data: str  # base64
 
 
@@ -78,7 +78,7 @@ def pack(quantities: Sequence[Quantity], cut: Cut) -> Packed:
     family = tree.family[keep]
     place = np.cumsum(keep) - 1
     children = np.bincount(place[family[family >= 0]], minlength=cut.nodes)
-    parts: dict[str, Any] = {"children": _least(children)} | ({"left": _least(cut.left)} if cut.left.any() else {})
+    parts: Record = {"children": _least(children)} | ({"left": _least(cut.left)} if cut.left.any() else {})
     for k, quantity in enumerate(quantities):
         figures = {"flag": quantity.doubt.implausible[keep].astype(np.uint8)}
         figures |= _figures(quantity.estimates, keep, quantity.digits)
@@ -156,7 +156,7 @@ def kept_nodes(quantities: list[Quantity], most: int) -> Cut:
     return cut(first.tree, np.max(parts, axis=0), marked, most)
 
 
-def stored(quantities: list[Quantity], kept: Cut) -> dict[str, Any]:
+def stored(quantities: list[Quantity], kept: Cut) -> Record:
     """What the template puts into the page for its script, and how much that is."""
     first, doubt = quantities[0], quantities[0].doubt
     est = first.estimates

@@ -2,7 +2,7 @@
 
 from html import escape
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from attributary.plan import Plan
 from attributary.report.chart import ticks
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
-from attributary.types import Floats
+from attributary.types import Floats, Record
 
 SMALL, LARGE = (132, 34), (620, 240)
 LABELS = 4  # periods that are named below a large picture
@@ -96,7 +96,7 @@ def series_page(
     kept = cut(tree, np.nan_to_num(series.sum.count), last.changed, nodes)
     changed = surest_first(last, np.flatnonzero(last.changed))
     first, final = series.periods[0].name, series.periods[-1].name
-    context: dict[str, Any] = {
+    context: Record = {
         **facts._asdict(),
         "title": heading or title(tree.level_names, [series.called]),
         "since": last.before.name,
@@ -115,13 +115,13 @@ def series_page(
     return Page(render("series.html.jinja", context, ()), [], len(tree) - kept.nodes, facts.lead)
 
 
-def _row(series: Series, node: int, fact: NodeFact) -> dict[str, Any]:
+def _row(series: Series, node: int, fact: NodeFact) -> Record:
     """A node's line: its facts, how they look, its course, and room for the lines below."""
     look = fact.verdict if fact.verdict in (GREW, FELL) else "same"
     return fact._asdict() | {"kind": look, "svg": course_svg(series, node), "below": []}
 
 
-def _below(series: Series, keep: np.ndarray, parent: int) -> list[dict[str, Any]]:
+def _below(series: Series, keep: np.ndarray, parent: int) -> list[Record]:
     """The rows under a node, -1 for the roots, each with those under it; the largest first."""
     first = series.tree.first
     nodes = np.arange(0 if parent < 0 else int(first[parent]), int(first[parent + 1]))

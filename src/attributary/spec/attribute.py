@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Pl
 
 from attributary.spec.measure import Targets
 from attributary.spec.mistakes import Mistake, Section, value_in_words
+from attributary.types import Record
 
 Calendar = Literal["day", "week", "month", "weekday", "hour"]
 CALENDARS: dict[str, tuple[str, ...]] = {  # those with values of their own; of the others, places are counted from 1
@@ -113,7 +114,7 @@ class Attribute(Targets):
     timezone: Annotated[str, AfterValidator(_zone)] | None = Field(default=None, description=ZONE)
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         """What is wrong between the keys of an attribute, whatever else is wrong with them."""
         yield from super().mistakes(given)
         name, ways = given.get("name"), [way for way in DOMAINS if way in given]
@@ -199,7 +200,7 @@ def _plain(number: Decimal) -> str:
     return f"{number.normalize():f}"
 
 
-def _wrong_calendar(given: dict[str, Any]) -> Iterator[Mistake]:
+def _wrong_calendar(given: Record) -> Iterator[Mistake]:
     calendar = given.get("calendar")
     if calendar is None:
         if "timezone" in given:
@@ -213,7 +214,7 @@ def _wrong_calendar(given: dict[str, Any]) -> Iterator[Mistake]:
         yield Mistake("buckets", f"is missing; say how many {calendar}s a period has, as in buckets = 31")
 
 
-def _wrong_domain(given: dict[str, Any]) -> Iterator[Mistake]:
+def _wrong_domain(given: Record) -> Iterator[Mistake]:
     domain, ends = given.get("domain"), given.get("range")
     if isinstance(domain, list | tuple):
         seen: set[Any] = set()
@@ -310,7 +311,7 @@ def _cells(given: Any) -> tuple[Cell, ...]:
     return tuple(str(cell).lower() if isinstance(cell, bool) else cell for cell in cells)
 
 
-def _given(condition: Condition) -> dict[str, Any]:
+def _given(condition: Condition) -> Record:
     """A condition as a spec has it."""
     keys = zip(("in", "not", "from", "until"), condition, strict=True)
     return {key: list(value) if isinstance(value, tuple) else value for key, value in keys if value is not None}
@@ -367,7 +368,7 @@ class Logs(Section):
     conversions_where: Where = Field(default={}, description=CONDITIONS)
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         """What is wrong between the keys of the section, whatever else is wrong with them."""
         rows, pair = ([key for key in keys if key in given] for keys in (ROWS, PAIR[:2]))
         if rows and pair:

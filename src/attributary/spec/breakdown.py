@@ -9,24 +9,19 @@ weight = 2             # how much its errors weigh beside the others'
 name = "devices"       # in tables and on the page; else the attributes, as in "campaign > location > day"
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from attributary.spec.measure import AUTO
-from attributary.spec.mistakes import Mistake, Section
+from attributary.spec.measure import AUTO, COUNT
+from attributary.spec.mistakes import Mistake, Section, tables_in, titled
 from attributary.spec.terms import Terms
+from attributary.types import Record
 
 BREAKDOWN = "breakdown"  # the column that tells breakdowns apart
 BETWEEN = " > "
-
-
-def _title(text: str) -> str:
-    if text != text.strip() or not text:
-        raise ValueError
-    return text
 
 
 class AskedBreakdown(Section):
@@ -43,7 +38,7 @@ class AskedBreakdown(Section):
         allow_inf_nan=False,
         description="how much its errors weigh beside other breakdowns'; 0 if it is to help them only",
     )
-    name: Annotated[str, AfterValidator(_title)] | None = Field(
+    name: Annotated[str, AfterValidator(titled)] | None = Field(
         default=None, description="what tables and pages call it; without one, its attributes"
     )
 
@@ -52,25 +47,24 @@ class AskedBreakdown(Section):
         return self.name or BETWEEN.join(self.attributes)
 
 
-def in_order_of_one(given: Any) -> Any:
+def in_order_of_one(given: Record) -> Record:
     """The keys of a spec; those of one with a single breakdown as if its attributes stood in that order."""
-    listed = given.get("breakdown") if isinstance(given, dict) else None
-    if not isinstance(listed, list | tuple) or len(listed) != 1 or not isinstance(given.get("attribute"), list | tuple):
+    listed, attributes = tables_in(given, "breakdown"), tables_in(given, "attribute")
+    if len(listed) != 1 or not attributes or not listed[0].keys() <= AskedBreakdown.model_fields.keys():
         return given
-    names = {str(_name_of(each)): each for each in given["attribute"]}
+    names = {str(each.get("name")): each for each in attributes}
     wanted = [str(name) for name in _attributes_of(listed[0])]
-    valid = not isinstance(listed[0], dict) or listed[0].keys() <= AskedBreakdown.model_fields.keys()
-    if not valid or sorted(wanted) != sorted(names) or len(names) < len(given["attribute"]):
+    if sorted(wanted) != sorted(names) or len(names) < len(attributes):
         return given
     return {key: value for key, value in given.items() if key != "breakdown"} | {
         "attribute": [names[name] for name in wanted]
     }
 
 
-def wrong_breakdowns(given: Mapping[str, Any], attributes: list[dict[str, Any]], terms: Terms) -> Iterator[Mistake]:
+def wrong_breakdowns(given: Record, terms: Terms) -> Iterator[Mistake]:
     """What is wrong between breakdowns, and between them and the rest of a spec."""
-    listed = given.get("breakdown", given.get("breakdowns"))
-    if not isinstance(listed, list | tuple) or not listed:
+    listed, attributes = tables_in(given, "breakdown"), tables_in(given, "attribute")
+    if not listed:
         return
     unknown = {each.get("name"): each.get("unknown") is True for each in attributes}
     asked = [_attributes_of(each) for each in listed]
@@ -88,12 +82,12 @@ def wrong_breakdowns(given: Mapping[str, Any], attributes: list[dict[str, Any]],
                 f"has known attributes before unknown ones; {lower!r} is known to the impression but stands below "
                 f"{upper!r}, which is not: move it up",
             )
-    called = [_called(each) for each in listed]
+    called = [each.get("name") or BETWEEN.join(map(str, names)) for each, names in zip(listed, asked, strict=True)]
     for i, name in enumerate(called):
-        if name is not None and name in called[:i]:
+        if name and name in called[:i]:
             rule = f"breakdowns differ; {name!r} is the name of breakdown[{called.index(name) + 1}] too: leave one out"
             yield Mistake(("breakdown", i), rule)
-    if all(_weight(each) == 0 for each in listed):
+    if all(each.get("weight", 1.0) == 0 for each in listed):
         yield Mistake("breakdown", "have weights, of which one is above 0; all are 0")
     for i, each in enumerate(attributes):
         if not any(each.get("name") in names for names in asked):
@@ -112,31 +106,13 @@ def wrong_breakdowns(given: Mapping[str, Any], attributes: list[dict[str, Any]],
     if isinstance(split_by, str) and split_by not in [names[0] for names in asked if names]:
         yield Mistake("split_by", f"names the first attribute of a breakdown; got {split_by!r}: leave it out")
     automatic = [key for key in ("epsilon", "conversions_per_impression") if given.get(key) == AUTO]
-    measures = given.get("measure", given.get("measures"))
-    for measure in measures if isinstance(measures, list | tuple) else []:
-        clip = measure.get("clip") if isinstance(measure, dict) else getattr(measure, "clip", None)
-        name = measure.get("name") if isinstance(measure, dict) else getattr(measure, "name", None)
-        automatic += [f"clip of measure {name!r}"] if name != "count" and clip in (None, AUTO) else []
+    values = [measure for measure in tables_in(given, "measure") if measure.get("name") != COUNT]
+    automatic += [f"clip of measure {each.get('name')!r}" for each in values if each.get("clip") in (None, AUTO)]
     for key in automatic:
         rule = f'several breakdowns count the same conversions: {key} is a number, not "{AUTO}"; give one'
-        yield Mistake(key.split()[0] if " " not in key else "measure", rule)
+        yield Mistake("measure" if " " in key else key, rule)
 
 
-def _name_of(attribute: Any) -> Any:
-    return attribute.get("name") if isinstance(attribute, dict) else getattr(attribute, "name", None)
-
-
-def _attributes_of(breakdown: Any) -> tuple[Any, ...]:
-    names = breakdown.get("attributes") if isinstance(breakdown, dict) else getattr(breakdown, "attributes", ())
+def _attributes_of(breakdown: Record) -> tuple[Any, ...]:
+    names = breakdown.get("attributes")
     return tuple(names) if isinstance(names, list | tuple) else ()
-
-
-def _weight(breakdown: Any) -> Any:
-    return breakdown.get("weight", 1.0) if isinstance(breakdown, dict) else getattr(breakdown, "weight", 1.0)
-
-
-def _called(breakdown: Any) -> str | None:
-    if isinstance(breakdown, AskedBreakdown):
-        return breakdown.called
-    name = breakdown.get("name") if isinstance(breakdown, dict) else None
-    return name if isinstance(name, str) else BETWEEN.join(map(str, _attributes_of(breakdown))) or None

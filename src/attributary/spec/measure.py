@@ -1,12 +1,13 @@
 """Measure: what is added up over conversions: their number, or a value of theirs, such as revenue."""
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field, PlainValidator
 
 from attributary import types
-from attributary.spec.mistakes import Mistake, Section
+from attributary.spec.mistakes import Mistake, Section, titled, twice
+from attributary.types import Record
 
 # target: the error that is asked for, at an attribute, a measure or the total.
 #
@@ -15,43 +16,41 @@ from attributary.spec.mistakes import Mistake, Section
 # error = 0.02           # RMSRE of the level; "equal": no worse than under an equal split
 # half_width = 0.05      # instead: half of the 95 % interval, relative to the count, of counts of at least tau
 
-EQUAL, NONE = "equal", "none"
+EQUAL, NONE, AUTO = "equal", "none", "auto"
 GUARD = 2.0  # times its error under an equal split: the most that a level may have, unless the spec says otherwise
 
 
-def _error(value: Any) -> float | str:
-    return EQUAL if value == EQUAL else _part(value)
+def number_or(word: str, least: float = 0.0, most: float = float("inf"), kind: type = float) -> PlainValidator:
+    """A validator of a number above 0, from the least to the most that it may be, or of a word in its place.
 
+    Numbers become floats; those of kind `int` are whole, and those of kind `object` stay as they are.
+    """
 
-def _part(value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
-        return float(value)
-    raise ValueError
+    def checked(value: Any) -> Any:
+        number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+        if value == word or (number and 0 < value < float("inf") and least <= value <= most):
+            return float(value) if number and kind is float else value
+        raise ValueError
 
-
-def guard_of(value: Any) -> float | str:
-    """A guard: a number, 1 or more, or none; a pydantic validator."""
-    if value == NONE:
-        return NONE
-    if _part(value) >= 1:
-        return float(value)
-    raise ValueError
+    return PlainValidator(checked)
 
 
 class Targets(Section):
     """A part of a spec that may ask for an error."""
 
-    error: Annotated[float | str, PlainValidator(_error)] | None = Field(
+    error: Annotated[float | str, number_or(EQUAL)] | None = Field(
         default=None,
         description='the error to keep within, above 0, as in error = 0.05 for 5 %; or "equal", that of an equal split',
     )
-    half_width: Annotated[float, PlainValidator(_part)] | None = Field(
+    half_width: float | None = Field(
         default=None,
+        gt=0,
+        allow_inf_nan=False,
         description="half of the 95 % interval of counts of at least tau, relative to the count, above 0, as in 0.05",
     )
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         if given.get("error") is not None and given.get("half_width") is not None:
             yield Mistake("half_width", "a target is an error or a half-width; got both: keep one of them")
 
@@ -75,7 +74,6 @@ def targets_of(sections: Iterable[tuple[str, Targets]]) -> tuple[Target, ...]:
 
 
 COUNT = types.COUNT  # is 1 for every conversion
-AUTO = "auto"
 MICRO = 1_000_000  # values are added up in whole millionths, so that all engines agree
 LARGEST = 1e9  # of what a value may be clipped at: sums in millionths stay within 64 bits
 REPORTS = 20  # that a browser sends for one impression
@@ -85,33 +83,17 @@ AT = "conversions_at_"  # columns of what is reported where an API's budgets pay
 ADDED = {"measure", "rank", "conversions" + BEYOND}  # columns of our tables besides those of counts alone
 
 
-def _clip(value: Any) -> int | float | str:
-    """Where values are clipped: a number of millionths, 1 or more, or that the plan chooses."""
-    if value == AUTO:
-        return AUTO
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and 1 <= value * MICRO <= LARGEST * MICRO:
-        return value  # type: ignore[no-any-return]
-    raise ValueError
-
-
-def _name(text: str) -> str:
-    if text != text.strip() or not text:
-        raise ValueError
-    return text
-
-
 class Measure(Targets):
     """A sum over conversions: of 1 (`count`), or of a column's values, each clipped at `clip`."""
 
-    name: Annotated[str, AfterValidator(_name)] = Field(description='"count", or a name for a value, as in "revenue"')
+    name: Annotated[str, AfterValidator(titled)] = Field(description='"count", or a name for a value, as in "revenue"')
     column: str | None = Field(
         default=None, min_length=1, description="the column of the conversions that has the value, if not the name"
     )
     refunds: bool | None = Field(
         default=None, description="true adds up the values below 0, as positive numbers; all others add 0"
     )
-    clip: Annotated[int | float | str, PlainValidator(_clip)] | None = Field(
+    clip: Annotated[int | float | str, number_or(AUTO, 1 / MICRO, LARGEST, object)] | None = Field(
         default=None,
         description='the most that one conversion counts, a number above 0 and up to 1e9, or "auto", as the plan says',
     )
@@ -127,7 +109,7 @@ class Measure(Targets):
     )
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         yield from super().mistakes(given)
         for key in OF_VALUES if given.get("name") == COUNT else ():
             if given.get(key) is not None:
@@ -153,6 +135,11 @@ class Measure(Targets):
         return -1 if self.refunds else 1
 
     @property
+    def told_apart_by(self) -> tuple[str, ...]:
+        """What decides how its sums are to be read, for the fingerprint of a plan."""
+        return ("refunds",) * bool(self.refunds)
+
+    @property
     def limit(self) -> float | None:
         """Where a value is clipped, 1 for counts; None where the plan chooses."""
         if self.is_count:
@@ -165,39 +152,19 @@ def called(name: str) -> str:
     return "conversions" if name == COUNT else name
 
 
-def wrong_measures(measures: Any, names: list[Any], taken: set[str], values: bool, limited: bool) -> Iterator[Mistake]:
-    """What is wrong between measures, and between them and the rest of a spec."""
-    listed = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
-    given = [field.get("name") for field in listed]
-    clashing = ADDED | {f"{name}{end}" for name in given for end in (BEYOND, FROM)}
-    for i, name in enumerate(given):
-        if name in given[:i]:
-            rule = f"measures are named once each; {name!r} is the name of measure[{given.index(name) + 1}] too"
-            yield Mistake(("measure", i, "name"), rule)
-        if name in names:
+def wrong_measures(
+    measures: list[Any], attributes: list[Any], taken: Collection[str], values: bool, limited: bool
+) -> Iterator[Mistake]:
+    """What is wrong between the names of measures, and between them and the rest of a spec."""
+    clashing = ADDED | {f"{name}{end}" for name in measures for end in (BEYOND, FROM)}
+    yield from twice(measures, "measure", "measures")
+    for i, name in enumerate(measures):
+        if name in attributes:
             yield Mistake(("measure", i, "name"), f"{name!r} is the name of an attribute; rename the measure")
-        if isinstance(name, str) and (name in taken | ADDED or name == f"conversions{FROM}"):
-            yield Mistake(("measure", i, "name"), f"{name!r} is the name of a column that our tables add; rename it")
-    if listed or limited:
-        for i, name in enumerate(names):
-            if isinstance(name, str) and name in clashing:
-                yield Mistake(
-                    ("attribute", i, "name"), f"{name!r} is the name of a column that our tables add; rename it"
-                )
-    if not values and any(name != COUNT for name in given):
+    named = [("measure", i, name, {*taken, *ADDED, f"conversions{FROM}"}) for i, name in enumerate(measures)]
+    named += [("attribute", i, name, clashing) for i, name in enumerate(attributes) if measures or limited]
+    for key, i, name, others in named:
+        if isinstance(name, str) and name in others:
+            yield Mistake((key, i, "name"), f"{name!r} is the name of a column that our tables add; rename it")
+    if not values and any(name != COUNT for name in measures):
         yield Mistake("noise", 'values are scaled, as in the API; take noise = "api", or count conversions alone')
-
-
-def _fields(measure: Any) -> dict[str, Any]:
-    if isinstance(measure, Measure):
-        return {"name": measure.name}
-    return measure if isinstance(measure, dict) else {}
-
-
-def most(value: Any) -> int | Literal["auto"]:
-    """How many conversions of an impression count: from 1 to as many as a browser reports, or as the plan says."""
-    if value == AUTO:
-        return AUTO  # type: ignore[return-value]
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= REPORTS:
-        return value
-    raise ValueError

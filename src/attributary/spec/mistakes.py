@@ -13,6 +13,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from attributary.errors import InputError, shortened
 from attributary.tree.paths import unprintable
+from attributary.types import Record
 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -70,7 +71,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @classmethod
-    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+    def mistakes(cls, given: Record) -> Iterator[Mistake]:
         """What is wrong between the keys, whatever else is wrong with them."""
         yield from ()
 
@@ -80,9 +81,40 @@ class Section(BaseModel):
         return all_at_once(given, handler, cls.mistakes)
 
 
-def all_at_once(
-    given: Any, handler: Callable[[Any], Model], rules: Callable[[dict[str, Any]], Iterator[Mistake]]
-) -> Model:
+def as_in_file(given: Record, model: type[BaseModel]) -> Record:
+    """Keys as a file names them, and sections as its tables, for what Python code gives otherwise."""
+    called = {name: field.alias or name for name, field in model.model_fields.items()}
+    return {called.get(key, key): _as_tables(value) for key, value in given.items()}
+
+
+def _as_tables(value: Any) -> Any:
+    if isinstance(value, Section):
+        return value.model_dump(by_alias=True, exclude_none=True)
+    return [_as_tables(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def tables_in(given: Record, key: str) -> list[Record]:
+    """The tables that are listed under a key; an empty one in the place of what is none."""
+    listed = given.get(key)
+    return [each if isinstance(each, dict) else {} for each in listed] if isinstance(listed, list) else []
+
+
+def twice(names: list[Any], key: str, what: str) -> Iterator[Mistake]:
+    """A mistake for every name that came before."""
+    for i, name in enumerate(names):
+        if name is not None and name in names[:i]:
+            rule = f"{what} are named once each; {name!r} is the name of {key}[{names.index(name) + 1}] too"
+            yield Mistake((key, i, "name"), rule)
+
+
+def titled(text: str) -> str:
+    """A name without blanks around it; a pydantic validator."""
+    if text != text.strip() or not text:
+        raise ValueError
+    return text
+
+
+def all_at_once(given: Any, handler: Callable[[Any], Model], rules: Callable[[Record], Iterator[Mistake]]) -> Model:
     """The model that pydantic makes of what is given, or all that breaks its rules and ours between its keys."""
     if not isinstance(given, dict):
         return handler(given)
@@ -157,32 +189,20 @@ def _rule(mistake: Any, model: type[BaseModel]) -> str:
     if isinstance(cause, InputError):
         return str(cause)
     if kind == "extra_forbidden":
-        return _no_such_key(str(path[-1]), _model_at(path[:-1], model))
-    description = _description(path, model)
-    return (
-        f"is missing; {description}" if kind == "missing" else f"{description}; got {value_in_words(mistake['input'])}"
-    )
+        keys = [field.alias or name for name, field in _at(path[:-1], model)[1].model_fields.items()]
+        close = get_close_matches(str(path[-1]), keys, 1)
+        return f"there is no such key; {f'did you mean {close[0]}?' if close else 'the keys are ' + ', '.join(keys)}"
+    rule, _ = _at(path, model)
+    return f"is missing; {rule}" if kind == "missing" else f"{rule}; got {value_in_words(mistake['input'])}"
 
 
-def _no_such_key(key: str, model: type[BaseModel]) -> str:
-    keys = [field.alias or name for name, field in model.model_fields.items()]
-    close = get_close_matches(key, keys, 1)
-    return f"there is no such key; {f'did you mean {close[0]}?' if close else 'the keys are ' + ', '.join(keys)}"
-
-
-def _model_at(path: Path, model: type[BaseModel]) -> type[BaseModel]:
-    for key in path:
-        model = _field(key, model)[1] or model
-    return model
-
-
-def _description(path: Path, model: type[BaseModel]) -> str:
-    description = ""
+def _at(path: Path, model: type[BaseModel]) -> tuple[str, type[BaseModel]]:
+    """The rule that is nearest to a path, and the model that it is in."""
+    nearest = ""
     for key in path:
         rule, inner = _field(key, model)
-        description = rule or description
-        model = inner or model
-    return description
+        nearest, model = rule or nearest, inner or model
+    return nearest, model
 
 
 def _field(key: str | int, model: type[BaseModel]) -> tuple[str | None, type[BaseModel] | None]:

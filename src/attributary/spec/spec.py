@@ -3,7 +3,6 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -16,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from attributary.errors import InputError
+from attributary.errors import InputError, did_you_mean
 from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.rmsre import METRICS, TAU, Metric
 from attributary.spec.attribute import TAKEN, Attribute, Logs
@@ -31,16 +30,28 @@ from attributary.spec.measure import (
     Target,
     Targets,
     TotalTarget,
-    guard_of,
-    most,
+    number_or,
     targets_of,
     wrong_measures,
 )
-from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, Section, all_at_once, in_words, refuse_unruly
+from attributary.spec.mistakes import (
+    BITS,
+    DEEPEST,
+    Mistake,
+    Mistakes,
+    Section,
+    all_at_once,
+    as_in_file,
+    in_words,
+    refuse_unruly,
+    tables_in,
+    twice,
+)
 from attributary.spec.privacy_unit import UNITS, PrivacyUnit, known_unit
 from attributary.spec.terms import ApiSection, Terms, at_epsilon, at_settings, terms_of, with_its_defaults, wrong_api
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
+from attributary.types import Record
 
 L1, NOISE = 65_536, "api"  # those of summary reports
 LARGEST_L1 = 10**9
@@ -65,20 +76,12 @@ def known_noise(name: Any) -> str:
     return page_of(name).name
 
 
-def _epsilon(value: Any) -> float | str:
-    """A budget: a number above 0, or that the plan finds the least that meets its targets."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value == AUTO or (number and 0 < value < float("inf")):
-        return value if value == AUTO else float(value)
-    raise ValueError
-
-
 class Spec(Section):
     """What is asked: a tree of attributes, and a budget for it. Frozen; every mistake is reported at once."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    epsilon_or_auto: Annotated[float | str, PlainValidator(_epsilon)] = Field(
+    epsilon_or_auto: Annotated[float | str, number_or(AUTO)] = Field(
         alias="epsilon",
         description='a number above 0, as in epsilon = 4, or "auto", the least that meets all targets',
     )
@@ -109,12 +112,12 @@ class Spec(Section):
         alias="total",
         description="true for a node above the first attribute, else false; or a section [total] with its target",
     )
-    guard: Annotated[float | str, PlainValidator(guard_of)] = Field(
+    guard: Annotated[float | str, number_or(NONE, 1)] = Field(
         default=GUARD,
         description="the most that a level's error may be in terms of its error under an equal split, "
         f'1 or more, as in guard = 2; "{NONE}" for no such bound',
     )
-    conversions_per_impression: Annotated[int | Literal["auto"], PlainValidator(most)] = Field(
+    conversions_per_impression: Annotated[int | Literal["auto"], number_or(AUTO, 1, REPORTS, int)] = Field(
         default=1,
         description=f'how many conversions of an impression count: 1 to {REPORTS}, or "auto", as the plan says',
     )
@@ -175,7 +178,9 @@ class Spec(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        return all_at_once(in_order_of_one(with_its_defaults(given)), handler, _between)
+        if not isinstance(given, dict):
+            return handler(given)
+        return all_at_once(in_order_of_one(with_its_defaults(as_in_file(given, cls))), handler, _between)
 
     @property
     def epsilon(self) -> float:
@@ -294,7 +299,7 @@ class Spec(Section):
     @property
     def terms(self) -> Terms:
         """What planning goes by of the API that it is for."""
-        return terms_of({"api": self.api})
+        return terms_of({"api": self.api and {"kind": self.api.kind}})
 
     def is_delay(self, attribute: Attribute) -> bool:
         """Whether an attribute is the time from impression to conversion: in buckets, and no column of the logs."""
@@ -334,7 +339,7 @@ class Spec(Section):
     def identity(self, *without: str) -> str:
         """A text that is equal for equal questions: but for some keys, and for targets and guard, which plans go by."""
         targets = {"__all__": {"error": True, "half_width": True}}
-        apart: dict[str, Any] = dict.fromkeys(("epsilon_or_auto", "guard", *without), True)
+        apart: Record = dict.fromkeys(("epsilon_or_auto", "guard", *without), True)
         bare = self.model_copy(update={"total_or_target": self.total})
         text = bare.model_dump_json(exclude={"attributes": targets, "measures": targets, **apart})
         return text.replace('"total_or_target":', '"total":', 1)
@@ -374,7 +379,7 @@ class Spec(Section):
 
     def with_targets(self, targets: Mapping[str, float | str]) -> Self:
         """The same with other errors asked for, by the name of a level or measure."""
-        keys: dict[str, Any] = self.model_dump(by_alias=True, exclude_none=True)
+        keys: Record = self.model_dump(by_alias=True, exclude_none=True)
         named = {each["name"]: each for each in (*keys["attribute"], *keys.get("measure", ()))}
         for name, error in targets.items():
             if name == "total" and self.total:
@@ -403,7 +408,7 @@ class Spec(Section):
         return queried(known, [attribute.name for attribute in self.known], domains, self.total)
 
 
-def _toml(text: str, name: str) -> dict[str, Any]:
+def _toml(text: str, name: str) -> Record:
     if len(text) > LONGEST:
         raise InputError(f"{name} has more than {LONGEST:,} characters; give a spec, a TOML file")
     if DEEP_KEY.search(text):  # which tomllib takes minutes for
@@ -428,36 +433,29 @@ def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
     return f"{name}: {place} is not TOML: {what}; it reads: {lines[min(number, len(lines)) - 1].strip()[:60]}"
 
 
-def _between(given: dict[str, Any]) -> Iterator[Mistake]:
+def _between(given: Record) -> Iterator[Mistake]:
     """What is wrong between the keys of a spec, whatever else is wrong with them."""
-    attributes = given.get("attribute", given.get("attributes"))
-    breakdowns = given.get("breakdown", given.get("breakdowns"))
-    measures = given.get("measure", given.get("measures"))
-    for key, listed in (("attribute", attributes), ("measure", measures), ("breakdown", breakdowns)):
-        if isinstance(listed, list | tuple) and len(listed) > MOST:
+    keys = ("attribute", "measure", "breakdown")
+    attributes, measures, breakdowns = (tables_in(given, key) for key in keys)
+    for key, listed in zip(keys, (attributes, measures, breakdowns), strict=True):
+        if len(listed) > MOST:
             yield Mistake(key, f"there are at most {MOST}; got {len(listed):,}: leave some out")
             return
-    fields = [_fields(a) for a in attributes] if isinstance(attributes, list | tuple) else []
-    names = [field.get("name") for field in fields]
-    unknown: Any = None
-    for i, field in enumerate(fields):
-        name = field.get("name")
-        if name is not None and name in names[:i]:
-            rule = f"attributes are named once each; {name!r} is the name of attribute[{names.index(name) + 1}] too"
-            yield Mistake(("attribute", i, "name"), rule)
-        if field.get("unknown") is True:
-            unknown = name if unknown is None else unknown
+    names, unknown = [each.get("name") for each in attributes], None
+    yield from twice(names, "attribute", "attributes")
+    for i, each in enumerate(attributes):
+        if each.get("unknown") is True:
+            unknown = names[i] if unknown is None else unknown
         elif unknown is not None:
             yield Mistake(
                 ("attribute", i),
-                f"known attributes come before unknown ones; {name!r} is known to the impression but stands below "
+                f"known attributes come before unknown ones; {names[i]!r} is known to the impression but stands below "
                 f"{unknown!r}, which is not: move it up, or give it unknown = true and a domain",
             )
     yield from wrong_api(given)
     terms = terms_of(given)
-    several = isinstance(breakdowns, list | tuple) and len(breakdowns) > 1
-    yield from wrong_breakdowns(given, fields, terms)
-    yield from [] if several else _wrong_split(given.get("split_by"), names)
+    yield from wrong_breakdowns(given, terms)
+    yield from [] if len(breakdowns) > 1 else _wrong_split(given.get("split_by"), names)
     epsilon, l1 = given.get("epsilon"), given.get("l1", terms.l1)
     largest = terms.largest_epsilon
     noise = given.get("noise", NOISE)
@@ -471,20 +469,23 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
             "epsilon",
             f'{terms.answer} takes at most {largest:g}; got {epsilon:g}: lower it, or plan with noise = "unit"',
         )
-    if epsilon == AUTO and not _asks_for_errors(given):
+    targets = [given.get("total"), *attributes, *measures]
+    errors = [each.get(key) for each in targets if isinstance(each, dict) for key in ("error", "half_width")]
+    if epsilon == AUTO and not any(isinstance(error, int | float) for error in errors):
         yield Mistake(
             "epsilon",
             f'"{AUTO}" is the least that meets all targets, and there is none: give an attribute error = 0.05, '
             "or epsilon a number",
         )
-    levels = len(fields) + (given.get("total", False) is not False)
+    levels = len(names) + (given.get("total", False) is not False)
     levels = 1 if terms.proposals else levels  # credits are shared among the levels that a plan measures
     limit = given.get("conversions_per_impression", 1)
     if isinstance(limit, int) and terms.conversions < limit <= REPORTS:
         rule = f"clients of the {terms.title} report at most {terms.conversions}; got {limit}: lower it"
         yield Mistake("conversions_per_impression", rule)
-    yield from wrong_measures(measures, names, TAKEN, page is None or page.values, limit != 1)
-    asked = len(measures) if isinstance(measures, list | tuple) and measures else 1
+    called = [each.get("name") for each in measures]
+    yield from wrong_measures(called, names, TAKEN, page is None or page.values, limit != 1)
+    asked = len(measures) or 1
     times = limit if isinstance(limit, int) and limit > 0 else 1
     if isinstance(l1, int) and l1 >= levels and l1 // (page or MODELS[NOISE]).repeats(times) < levels * asked:
         yield Mistake(
@@ -496,34 +497,12 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
         yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
 
 
-def _asks_for_errors(given: dict[str, Any]) -> bool:
-    """Whether any section has a target that is a number."""
-    listed = [given.get(f"{name}s", given.get(name)) for name in ("attribute", "measure")]
-    sections = [given.get("total"), *(each for some in listed if isinstance(some, list | tuple) for each in some)]
-    keys = [each if isinstance(each, dict) else getattr(each, "__dict__", {}) for each in sections]
-    return any(isinstance(each.get(key), int | float) for each in keys for key in ("error", "half_width"))
-
-
-def _fields(attribute: Any) -> dict[str, Any]:
-    if isinstance(attribute, Attribute):
-        return {"name": attribute.name, "unknown": attribute.unknown}
-    return attribute if isinstance(attribute, dict) else {}
-
-
 def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
     if not isinstance(split_by, str) or not names or split_by == names[0]:
         return
-    remedy = "or leave split_by out for one split"
     if split_by in names:
-        yield Mistake(
-            "split_by",
-            f"names the first attribute, {names[0]!r}, whose values are the roots; got {split_by!r}: "
-            f"move it to the top, {remedy}",
-        )
+        rule = f"the first attribute, {names[0]!r}, whose values are the roots; got {split_by!r}: move it to the top"
     else:
-        close = get_close_matches(split_by, [name for name in names if isinstance(name, str)], 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        yield Mistake(
-            "split_by",
-            f"names the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}, {remedy}",
-        )
+        hint = did_you_mean(split_by, [name for name in names if isinstance(name, str)])
+        rule = f"the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}"
+    yield Mistake("split_by", f"names {rule}, or leave split_by out for one split")

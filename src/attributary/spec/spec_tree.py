@@ -1,6 +1,5 @@
 """spec_tree: the tree that is queried, from the paths that occur and the domains of what is unknown."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,9 @@ from numpy.typing import NDArray
 from attributary.errors import InputError
 from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
-from attributary.tree.paths import RowError, codes, read_paths, text_labels
+from attributary.tree.paths import codes, depths, read_paths, text_labels
 from attributary.tree.tree import level_order
-from attributary.types import Arrow, Cells
+from attributary.types import Arrow
 
 LARGEST = 2**31  # nodes of a tree
 
@@ -58,29 +57,18 @@ def _distinct(table: Arrow, known: list[str]) -> Arrow:
         raise InputError("the table of known attributes is empty; give the paths that will be queried")
     columns = [text_labels(table, name) for name in known]
     code = {name: codes(column) for name, column in zip(known, columns, strict=True)}
-    _refuse_gaps(code)
+    depths(list(code.values()), known)  # refuses gaps
     keys = pa.table(code).filter(pa.array(code[known[0]] >= 0))
     if keys.num_rows == 0:
         raise InputError(f"no row has a label in column {known[0]!r}; give the paths that will be queried")
     keys = keys.group_by(known, use_threads=False).aggregate([])  # threads would shuffle them
-    return pa.table({name: _decoded(keys.column(name), column) for name, column in zip(known, columns, strict=True)})
-
-
-def _decoded(code: Any, column: Cells) -> Cells:
-    import pyarrow as pa
-
-    numbers = code.to_numpy()
-    return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), column.dictionary)
-
-
-def _refuse_gaps(code: dict[str, NDArray[np.int64]]) -> None:
-    for upper, lower in pairwise(code):
-        gap = (code[upper] < 0) & (code[lower] >= 0)
-        if gap.any():
-            raise RowError(
-                int(np.argmax(gap)),
-                f"{upper!r} is empty but {lower!r} below it is not; give a missing value a label, as in 'none'",
-            )
+    numbers = {name: keys.column(name).to_numpy().astype(np.int32) for name in known}
+    return pa.table(
+        {
+            name: pa.DictionaryArray.from_arrays(pa.array(numbers[name], mask=numbers[name] < 0), column.dictionary)
+            for name, column in zip(known, columns, strict=True)
+        }
+    )
 
 
 def _refuse_short_paths(tree: Tree) -> None:

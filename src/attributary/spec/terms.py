@@ -15,6 +15,7 @@ from typing import Any, Self
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from attributary.spec.mistakes import Mistake, Section, all_at_once, with_rules
+from attributary.types import Record
 
 DEFAULT = "ara"
 Keys = Mapping[str, Any]  # of a spec or a section, which may have mistakes
@@ -52,13 +53,18 @@ class ApiSection(Section):
         """ε of the unit that the API protects, where a conversion has only a part of it."""
         return None
 
+    @property
+    def least_batch(self) -> int | None:
+        """How many reports are answered together at least, where those of each unknown value are apart."""
+        return None
+
     @classmethod
-    def derived(cls, section: Keys) -> dict[str, Any]:
+    def derived(cls, section: Keys) -> Record:
         """The keys of the spec that follow from the section: ε, l1 or noise."""
         return {}
 
     @classmethod
-    def at(cls, section: Keys, epsilon: float) -> dict[str, Any]:
+    def at(cls, section: Keys, epsilon: float) -> Record:
         """The section with settings from which another ε follows."""
         return dict(section)
 
@@ -104,7 +110,7 @@ def terms_named(kind: object) -> Terms | None:
 
 def terms_of(given: Keys) -> Terms:
     """The terms of the API that a spec's keys name, which may have mistakes; the default's where they name none."""
-    return _terms(_keys(given.get("api")) or {})
+    return _terms(_section(given))
 
 
 def _terms(section: Keys) -> Terms:
@@ -113,32 +119,31 @@ def _terms(section: Keys) -> Terms:
     return terms
 
 
-def _keys(section: Any) -> dict[str, Any] | None:
-    """The keys of a section [api]; None of what is none."""
-    if isinstance(section, ApiSection):
-        return section.model_dump(exclude_none=True)
-    return section if isinstance(section, dict) else None
+def _section(given: Keys) -> Record:
+    """The keys of the section [api]; none of what is none."""
+    section = given.get("api")
+    return section if isinstance(section, dict) else {}
 
 
-def _with_defaults(terms: Terms, section: Keys) -> dict[str, Any]:
+def _with_defaults(terms: Terms, section: Keys) -> Record:
     """The keys of a section, with those that it leaves out."""
     fields = terms.section.model_fields.items()
     defaults = {name: field.default for name, field in fields if not field.is_required() and field.default is not None}
     return defaults | dict(section)
 
 
-def with_its_defaults(given: Any) -> Any:
+def with_its_defaults(given: Record) -> Record:
     """A spec's keys with the ε, the l1 and the noise of the API that they name, where they give none."""
-    if not isinstance(given, dict) or "api" not in given:
+    if "api" not in given:
         return given
-    terms, section = terms_of(given), _keys(given["api"])
-    follows = {} if section is None else terms.section.derived(_with_defaults(terms, section))
+    terms = terms_of(given)
+    follows = terms.section.derived(_with_defaults(terms, _section(given)))
     return {"l1": terms.l1, "noise": terms.noise} | follows | given
 
 
-def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
+def at_epsilon(given: Record, epsilon: float) -> Record:
     """A spec's keys under another budget; where it follows from settings of the API, under others of these."""
-    terms, section = terms_of(given), _keys(given.get("api")) or {}
+    terms, section = terms_of(given), _section(given)
     follows = terms.section.derived(section)
     if "epsilon" not in follows:
         return {**given, "epsilon": epsilon}
@@ -146,13 +151,13 @@ def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
     return {**kept, "api": terms.section.at(section, epsilon)}
 
 
-def at_settings(given: dict[str, Any], settings: Keys, granted: float | None) -> dict[str, Any]:
+def at_settings(given: Record, settings: Keys, granted: float | None) -> Record:
     """A spec's keys under other settings of its API, from which ε, L1 and noise follow anew; or under another API.
 
     That has `granted` as its ε: what the first grants the unit that it protects.
     """
     kept = {key: value for key, value in given.items() if key not in ("epsilon", "l1", "noise", "api")}
-    section = _keys(given.get("api")) or {}
+    section = _section(given)
     if settings.get("kind", section.get("kind")) == section.get("kind"):
         return {**kept, "api": {**section, **settings}}
     return {**kept, "epsilon": given["epsilon"] if granted is None else granted, "api": dict(settings)}
@@ -160,11 +165,10 @@ def at_settings(given: dict[str, Any], settings: Keys, granted: float | None) ->
 
 def wrong_api(given: Keys) -> Iterator[Mistake]:
     """What is wrong with the API that a spec names, and between its settings and the other keys."""
-    section = _keys(given.get("api"))
-    kind = (section or {}).get("kind")
+    section, terms = _section(given), terms_of(given)
+    kind = section.get("kind")
     if isinstance(kind, str) and terms_named(kind) is None:
         known = " or ".join(f'"{name}" ({terms.title})' for name, terms in sorted(TERMS.items()))
         yield Mistake(("api", "kind"), f"the attribution API is {known}; got {kind!r:.60}")
-    elif section is not None:
-        terms = terms_of(given)
+    elif section:
         yield from terms.section.against(given, _with_defaults(terms, section))

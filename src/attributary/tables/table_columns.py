@@ -1,13 +1,12 @@
 """Columns: a column of a table by its name, as it is or as numbers, whatever kind of file it came from."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.errors import InputError
+from attributary.errors import InputError, did_you_mean, first_few
 from attributary.tables.table_source import shown
 from attributary.tables.text_form import odd_separator, place
 from attributary.types import Arrow, Cells, Frame, Values
@@ -18,21 +17,19 @@ HUNDREDS = r"^[-+]?[1-9][0-9]{2}$"  # and one of these makes it suspicious: deci
 DISTINCT = 3  # grouped figures that make a column suspicious without
 FIRST = 1000  # cells that nearly always tell
 SHOWN = 40  # characters of a cell
-NAMED = 12  # columns in a message
 
 
 def column(table: Arrow, name: str, path: str) -> Cells:
     """The column of that name, not dictionary-coded; where there is none, an InputError tells what there is."""
     if name not in table.column_names:
-        raise InputError(f"{shown(path)} has no column {name!r}; {_hint(table, name)}{columns_in_words(table)}")
+        hint = did_you_mean(name, table.column_names)
+        raise InputError(f"{shown(path)} has no column {name!r}; {hint}{columns_in_words(table)}")
     return plain(table.column(name))
 
 
 def columns_in_words(table: Arrow) -> str:
     """The columns that a table has, for a message."""
-    names = table.column_names
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"its columns are {', '.join(names[:NAMED])}{more}{odd_separator(names)}"
+    return f"its columns are {first_few(table.column_names)}{odd_separator(table.column_names)}"
 
 
 def floats(table: Arrow, name: str, path: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
@@ -217,11 +214,6 @@ def _first_word(cells: Cells) -> int:
         except pa.ArrowInvalid:
             high = middle
     return low
-
-
-def _hint(table: Arrow, name: str) -> str:
-    close = get_close_matches(name, table.column_names, 1)
-    return f"did you mean {close[0]!r}? " if close else ""
 
 
 # not_private: the words on a table that protects nobody, which everything made from it carries on.

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from attributary.arrow import pa
 from attributary.errors import InputError
 
-Format = Literal["csv", "tsv", "parquet", "arrow", "arrows", "xlsx"]  # Arrow as a file (also Feather) or as a stream
+Format = Literal["csv", "tsv", "xlsx", "parquet", "arrow", "arrows"]  # Arrow as a file (also Feather) or as a stream
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",

@@ -4,8 +4,10 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any, BinaryIO, get_args
 
 import numpy as np
@@ -35,6 +37,25 @@ def write_table(table: Arrow, path: str, format: Format | None = None) -> None:
     kind, packing = check_output(path, format)
     with output_file(path) as file:
         _write(table, file, kind, packing)
+
+
+@contextmanager
+def table_parts(path: str, schema: Any) -> Iterator[Callable[[Any], None]]:
+    """A function that adds tables of this schema to a new file, Parquet or CSV; whole or not at all."""
+    with output_file(path) as file:
+        if by_name(path).format == "parquet":
+            with parquet.ParquetWriter(file, schema) as out:
+                yield lambda table: out.write_table(table.cast(schema))
+            return
+        begun = False
+
+        def add(table: Any) -> None:
+            nonlocal begun
+            for block in islice(text(with_column(table), ","), int(begun), None):  # the first is the header
+                file.write(block)
+            begun = True
+
+        yield add
 
 
 def check_output(path: str, format: Format | None = None) -> Named:

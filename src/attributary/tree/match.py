@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.tables.table_columns import is_text_type
-from attributary.tree.paths import RowError, codes, describe, text_labels
+from attributary.tree.paths import codes, depths, describe, text_labels
 from attributary.tree.tree import Tree
 from attributary.types import Arrow, Bools, Cells, Ints
 
@@ -32,20 +32,15 @@ def match(tree: Tree, table: Arrow) -> Match:
             "nodes are matched by their paths; this tree has no labels: make it with Tree.from_paths or Spec.tree"
         )
     rows = table.num_rows
-    last = np.full(rows, 0 if tree.total else -1)
-    there, labelled = np.ones(rows, bool), np.ones(rows, bool)
-    for j, attribute in enumerate(tree.attributes):
-        labels = text_labels(table, attribute)
-        code = codes(labels)
-        gap = ~labelled & (code >= 0)
-        if gap.any():
-            rule = f"{tree.attributes[j - 1]!r} is empty but {attribute!r} below it is not"
-            raise RowError(int(np.argmax(gap)), f"{rule}; a path is empty only from some level downwards")
-        labelled &= code >= 0
-        there &= ~labelled | _down(tree, j, labels, code, last, there & labelled)
+    each = [text_labels(table, attribute) for attribute in tree.attributes]
+    coded = [codes(labels) for labels in each]
+    depth = depths(coded, tree.attributes)
+    last, there = np.full(rows, 0 if tree.total else -1), np.ones(rows, bool)
+    for j, (labels, code) in enumerate(zip(each, coded, strict=True)):
+        there &= (depth <= j) | _down(tree, j, labels, code, last, there & (depth > j))
     node = np.where(there, last, -1)
     is_leaf = np.append(tree.in_level_order.is_leaf, False)
-    return Match(node, last, labelled, is_leaf[node])
+    return Match(node, last, depth == len(each), is_leaf[node])
 
 
 def nodes_of_level(tree: Tree, table: Arrow, attributes: int) -> Ints:
@@ -58,7 +53,7 @@ def nodes_of_level(tree: Tree, table: Arrow, attributes: int) -> Ints:
         paths = paths.append_column(name, pa.nulls(table.num_rows, pa.string()))
     place = match(tree, paths).node
     there = (place >= 0) & (tree.in_level_order.level[place] == attributes - 1 + tree.total)
-    return np.where(there, place if tree.order is None else tree.order[place], -1)
+    return np.where(there, tree.at(place), -1)
 
 
 def refuse_other_tree(tree: Tree, table: Arrow, match: Match) -> None:
@@ -133,7 +128,7 @@ def with_missing(tree: Tree, incomplete: Bools) -> Tree:
     """
     import pyarrow as pa
 
-    own = np.arange(len(tree)) if tree.order is None else tree.order
+    own = tree.at(np.arange(len(tree)))
     coded = [np.zeros(int(tree.total), np.int64), *(codes(labels) for labels in tree.labels)]
     parents, code = [tree.parent.astype(np.int64)], [tree.from_level_order(np.concatenate(coded))]
     names = [labels.dictionary for labels in tree.labels]

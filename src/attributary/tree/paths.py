@@ -1,14 +1,15 @@
 """Paths: rows of labels, top to bottom, become the nodes of a forest."""
 
 import re
-from collections.abc import Collection
-from difflib import get_close_matches
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.errors import InputError, ShortLinesError
+from attributary.errors import InputError, ShortLinesError, did_you_mean
+from attributary.tables import place, shown
 from attributary.tables.table_columns import arrow_table, is_text_type, plain
 from attributary.types import Arrow, Cells
 
@@ -29,23 +30,28 @@ def text_labels(table: Arrow, name: str, stars: bool = False) -> Cells:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if name not in table.column_names:
-        close = get_close_matches(name, table.column_names, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"there is no column {name!r}; {hint}the columns are {', '.join(table.column_names)}")
-    column = table.column(name).combine_chunks()
+    column = _cells(table, name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # no rows at all
         column = pa.concat_arrays(column.chunks) if column.chunks else pa.array([], column.type)
-    if pa.types.is_nested(column.type):
-        raise ValueError(f"labels are text, numbers or dates; column {name!r} is {column.type}")
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.string())
     if pa.types.is_dictionary(column.type) and column.dictionary.null_count:  # a label that is null is none
         column = column.dictionary_decode()
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     coded = labels_only(coded, [])
     text = pa.DictionaryArray.from_arrays(coded.indices.cast(pa.int32()), coded.dictionary.cast(pa.string()))
     return labels_only(text, [""] if stars else ["", "*"])
+
+
+def _cells(table: Arrow, name: str) -> Cells:
+    """A column of labels as it is."""
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        hint = did_you_mean(name, table.column_names)
+        raise ValueError(f"there is no column {name!r}; {hint}the columns are {', '.join(table.column_names)}")
+    column = table.column(name)
+    if pa.types.is_nested(column.type):
+        raise ValueError(f"labels are text, numbers or dates; column {name!r} is {column.type}")
+    return column.cast(pa.string()) if pa.types.is_null(column.type) else column
 
 
 def labels_only(coded: Cells, no_labels: list[str]) -> Cells:
@@ -107,6 +113,7 @@ TOTALS = (
     *("todos", "todas", "tutti", "tutte", "suma", "soma", "razem", "ogółem", "celkem", "yhteensä", "summa"),
     *("итого", "всего", "合计", "总计", "小计", "合計", "総計", "小計", "합계", "총계", "toplam"),
 )  # what reads as a total, in any case, also in brackets
+LONGEST = 1000  # of a message, whatever names are in it
 SPARSE = 8  # places for each row
 OF_A_LABEL = (" total", " gesamt", " summe", " ergebnis")  # as spreadsheets write them: North Total
 
@@ -126,8 +133,21 @@ class RowError(ShortLinesError, ValueError):
         self.row, self.rule = row, rule
 
 
-class TotalLabelError(RowError):
-    """A label that reads as a total, where none may stand."""
+@contextmanager
+def refused(path: str, rows: NDArray[np.int64] | None = None) -> Iterator[None]:
+    """The core's ValueErrors about a table's data become InputErrors with its file and, where known, row and line.
+
+    `rows` are the numbers of these rows in the file, where the table has those of one measure only.
+    """
+    try:
+        yield
+    except RowError as error:
+        row, of = (error.row, "") if rows is None else (int(rows[error.row]), "of the rows of its measure, ")
+        raise InputError(f"{place(path, row)}: {of}{error.rule[:LONGEST]}") from error
+    except ValueError as error:
+        if str(error).startswith(shown(path)):  # it says so itself
+            raise
+        raise InputError(f"{shown(path)}: {str(error)[:LONGEST]}") from error
 
 
 def read_paths(
@@ -148,7 +168,7 @@ def read_paths(
     if rows == 0:
         raise ValueError("a tree needs at least one row; the table is empty")
     coded = [codes(column) for column in columns]
-    depth = _depth(coded, attributes)
+    depth = depths(coded, attributes)
 
     total = bool((depth == 0).any())
     parent: list[NDArray[np.int64]] = [np.array([-1], np.int64)] if total else []
@@ -191,16 +211,9 @@ def _columns(table: Arrow, attributes: list[str]) -> list[Any]:
         raise ValueError("a path needs at least one attribute; got none")
     if len(set(attributes)) < len(attributes):
         raise ValueError(f"attributes are named once each; got {', '.join(attributes)}")
-    arrow = arrow_table(table)
-    for name in attributes:
-        if name not in arrow.column_names:
-            raise ValueError(f"there is no column {name!r}; the columns are {', '.join(arrow.column_names)}")
-    columns = []
-    for name in attributes:
-        column = plain(arrow.column(name))
-        if pa.types.is_null(column.type):
-            column = column.cast(pa.string())
-        coded = pc.dictionary_encode(column).combine_chunks()
+    arrow, columns = arrow_table(table), []
+    for cells in [_cells(arrow, name) for name in attributes]:
+        coded = pc.dictionary_encode(plain(cells)).combine_chunks()
         coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
         columns.append(labels_only(coded, ["", "*"]))
     return columns
@@ -248,14 +261,15 @@ def _refuse_total(column: Cells, name: str, columns: list[Cells]) -> None:
     if suspects.any() and suspects[codes(column)].any():
         row = int(np.argmax(suspects[codes(column)]))
         label = column[row].as_py()
-        raise TotalLabelError(
+        raise RowError(
             row,
             f"{label!r} in column {name!r} reads as a total of the rows beside it; leave the cell empty, say that it "
             f"marks totals (`totals={label!r}`), or that it is an ordinary label (`no_totals`)",
         )
 
 
-def _depth(codes: list[NDArray[np.int64]], attributes: list[str]) -> NDArray[np.int64]:
+def depths(codes: list[NDArray[np.int64]], attributes: Sequence[str]) -> NDArray[np.int64]:
+    """How many labels the path of each row has, by their codes; one with a gap is refused."""
     depth = np.zeros(len(codes[0]), np.int64)
     for j, code in enumerate(codes):
         labelled = code >= 0
@@ -264,8 +278,8 @@ def _depth(codes: list[NDArray[np.int64]], attributes: list[str]) -> NDArray[np.
             row = int(np.argmax(gap))
             raise RowError(
                 row,
-                f"{attributes[depth[row]]!r} is empty but {attributes[j]!r} below it is not; "
-                "a path is empty only from some level downwards",
+                f"{attributes[depth[row]]!r} is empty but {attributes[j]!r} below it is not; a path is empty only from "
+                "some level downwards: give a missing value a label, as in 'none'",
             )
         depth += labelled
     return depth

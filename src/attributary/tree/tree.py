@@ -1,17 +1,17 @@
 """Tree: a forest in level order, its labels beside it."""
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.kernel import IN_PYTHON, kernel, usable_threads, worth_compiling
+from attributary.kernel import IN_PYTHON, compiled, memory_threads, worth_compiling
 from attributary.tree.paths import describe, read_paths
 from attributary.types import Arrow, Bools, Cells, Floats, Frame, Ints, Values
 
@@ -147,6 +147,11 @@ class Tree:
         same.__dict__["family"] = self.family  # kept, not made again
         return same
 
+    def families(self, upwards: bool = False, start: int = 0) -> Iterator["Family"]:
+        """The families under the parents of each level from `start` on, level by level, top to bottom or upwards."""
+        levels = range(start, self.depth - 1)
+        return (Family(self, level) for level in (reversed(levels) if upwards else levels))
+
     def above(self, level: int) -> "Tree":
         """The nodes above a level as a tree of their own, in level order."""
         nodes, names = int(self.offsets[level]), max(level - self.total, 0)
@@ -158,11 +163,9 @@ class Tree:
     def sum_up(self, values: ArrayLike, reduce: np.ufunc = np.add) -> Values:
         """Each node's value and those of all nodes below it, added up; or reduced by another ufunc, as np.maximum."""
         total = self._of_nodes(values, reduce)
-        for level in reversed(range(self.depth - 1)):
-            family = Family(self, level)
-            if family.size:
-                below = reduce.reduceat(total[family.children], family.start)
-                total[family.parent] = reduce(total[family.parent], below)
+        for family in self.families(upwards=True):
+            below = reduce.reduceat(total[family.children], family.start)
+            total[family.parent] = reduce(total[family.parent], below)
         return self.from_level_order(total)
 
     def roll_up(self, values: ArrayLike) -> Values:
@@ -237,9 +240,13 @@ class Tree:
             return f"node {node}"
         return describe(list(self.attributes), self.path(node))
 
+    def at(self, place: Any) -> Any:
+        """The node at a place in level order, or the nodes at some places, as the caller numbered them."""
+        return place if self.order is None else self.order[place]
+
     def name_at(self, place: int) -> str:
         """A node in words, by its place in level order."""
-        return self.name(place if self.order is None else int(self.order[place]))
+        return self.name(int(self.at(place)))
 
     def path(self, node: int) -> list[Any]:
         """The labels from the root down to a node."""
@@ -274,7 +281,6 @@ class Tree:
 
 
 MANY = 500_000  # figures in the caller's order, which compiled loops on all cores move in a third of the time
-THREADS = 8  # more do not make memory faster
 
 
 def _moved(order: NDArray[np.int64], values: Values, back: bool = False) -> Values:
@@ -285,7 +291,7 @@ def _moved(order: NDArray[np.int64], values: Values, back: bool = False) -> Valu
         out = np.empty_like(values)
         out[order] = values
         return out
-    out, move, threads = np.empty(len(order)), _compiled(_scatter if back else _gather), min(usable_threads(), THREADS)
+    out, move, threads = np.empty(len(order)), compiled(_scatter if back else _gather), memory_threads()
     ends = np.linspace(0, len(order), threads + 1).astype(np.uint64)
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda part: move(order.view(np.uint64), values, out, *part), pairwise(ends)))
@@ -374,12 +380,15 @@ def level_order(parent: NDArray[np.int64]) -> LevelOrder:
             first, order = np.array(first_list, np.uint32), np.array(placed_order, np.int64)
         else:
             children = np.argsort(parent, kind="stable")
-            placed, first, order = _compiled(_breadth_first)(
+            placed, first, order = compiled(_breadth_first)(
                 children, start, np.empty(n + 1, np.uint32), np.empty(n, np.int64)
             )
         if placed < n:
             raise ValueError(f"a tree has no cycles; found {_cycle(parent, order[:placed])}")
-    return LevelOrder(first, _offsets(first), order)
+    ends = [0, int(first[0])]
+    while ends[-1] < n:
+        ends.append(int(first[ends[-1]]))
+    return LevelOrder(first, np.array(ends, np.int64), order)
 
 
 def _breadth_first(children, start, first, order):  # type: ignore[no-untyped-def]
@@ -400,18 +409,6 @@ def _breadth_first(children, start, first, order):  # type: ignore[no-untyped-de
             placed += 1
     first[len(order)] = placed
     return placed, first, order
-
-
-@cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return kernel(nogil=True)(function)
-
-
-def _offsets(first: NDArray[np.uint32]) -> NDArray[np.int64]:
-    ends = [0, int(first[0])]
-    while ends[-1] < len(first) - 1:
-        ends.append(int(first[ends[-1]]))
-    return np.array(ends, np.int64)
 
 
 def _cycle(parent: NDArray[np.int64], reached: NDArray[np.int64]) -> str:

@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attributary import Spec, api, make_plan
+from attributary import Spec, api, make_plan, rmsre
 from attributary.api.w3c.attribution_options import DAY
 from attributary.api.w3c.index_layout import kinds_of
 from attributary.api.w3c.ledgers import _hours, budgets_of, walked
 from attributary.api.w3c.page_calls import W3cClients
+from attributary.api.w3c.schemes import ReportKind
 from attributary.browsers import UserAgent, UserAgentSettings
 from attributary.logs.count import count
+from attributary.logs.devices import Devices
 from attributary.pipeline.run import run
 from support.effort import first_of
 
@@ -221,9 +223,36 @@ def test_run_tells_what_is_lost_at_each_level(scheme: str, tmp_path: Path) -> No
     assert eligible == counts.conversions + sum(counts.reported.lost.values())
     assert done.truth["count"][done.tree.level == 0].sum() == eligible
     assert {loss.level for loss in done.losses} <= set(case.spec.levels)
+    tree, truth, est = done.tree, done.truth["count"], done.estimates["count"]
+    noise = dict(zip(tree.level_names, rmsre.levels(tree, truth, est.variance, 10), strict=True))
     for loss in done.losses:
         assert loss.conversions == eligible
+        assert loss.noise == pytest.approx(noise[loss.level])
         if scheme != "B":  # where two views of one second are mixed
             assert sum(loss.lost.values()) == pytest.approx(sum(counts.reported.lost.values()), abs=3)
     assert len(counts.reported.lost) > 1
     assert "Lost to budgets" in done.page()
+
+
+@pytest.mark.parametrize(("site_epsilon", "lost"), [(1.0, (0.0135, 0.0726, 0.3117)), (1.2, (0.0726, 0.0726, 0.0726))])
+def test_levels_of_scheme_a_lose_what_the_budget_says(site_epsilon: float, lost: tuple[float, ...]) -> None:
+    """Reports of 0.1, 0.2 and 0.3, Poisson 0.8 conversions: E[(N − n)⁺]/0.8 where n conversions are paid for.
+
+    Of a budget of 1 the levels pay for 3, 2 and 1 conversions; of 1.2, twice what one takes, all pay for 2.
+    """
+    section = {"kind": "w3c", "site_epsilon": site_epsilon, "scheme": "A"}
+    attributes = [{"name": name} for name in ("campaign", "place", "shape")]
+    spec = Spec(api=section, attribute=attributes, logs={"impressions": "i", "conversions": "c", "window": "30d"})
+    number = np.random.default_rng(0).poisson(0.8, 200_000)
+    number = number[number > 0]
+    start = np.concatenate([[0], np.cumsum(number + 1)])
+    place = np.arange(start[-1]) - np.repeat(start[:-1], number + 1)  # 0 is the view, conversions come after it
+    views = pa.table({"code": [0], "known_0": ["a"], "known_1": ["b"], "known_2": ["c"]})
+    kinds = pa.table({"code": [0], "unknown_0": [None]})
+    moment = 2 * (BEGIN * 10**6 + 10**6 * place) + (place > 0)
+    code = np.zeros(len(place), np.int64)
+    devices = Devices(start, moment, code, views, kinds, True, (-(2**62), 2**62), 0)
+    reports = [ReportKind(name, (i,), (1,), 10**5 * (i + 1), 1, 0) for i, name in enumerate(spec.levels)]
+    done = walked(spec, devices, [reports], 3, 0)
+    assert (done.given < 0).mean(axis=1) == pytest.approx(lost, abs=0.002)
+    assert ((done.why == 1) == (done.given < 0)).all()  # the newest epoch is the only one, and its site cannot pay

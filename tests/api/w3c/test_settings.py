@@ -7,6 +7,9 @@ import pytest
 
 from attributary import Spec, make_plan, what_if
 from attributary.errors import InputError
+from attributary.evaluate import Method, evaluate
+from attributary.evaluate.user_cases import user_cases
+from attributary.facts.plan import batch_lines, prior_lines
 from attributary.pipeline.read_changes import read_changes
 from attributary.plan import expected
 from attributary.prior import from_counts
@@ -95,3 +98,39 @@ def test_what_a_setting_cannot_be_is_refused() -> None:
     with pytest.raises(InputError, match="none here"):
         read_changes(["scheme=A"], Spec(epsilon=1, attribute=[{"name": "campaign"}]), None)
     assert issubclass(Mistakes, InputError)
+
+
+@pytest.mark.parametrize("scheme", [None, "A", "B", "C"])
+def test_evaluate_has_the_errors_of_the_plan(scheme: str | None) -> None:
+    """The same scheme, whole credits and losses: exact errors of the optimal split are those that the plan expects."""
+    spec = asked(site_epsilon=0.3, conversions_per_epoch=2, **({"scheme": scheme} if scheme else {}))
+    tree = spec.tree(TABLE)
+    prior = from_counts(tree, TABLE, known=["campaign", "place"], spec=spec)
+    plan = make_plan(spec, tree, prior, profile=prior.profile)
+    (case,) = user_cases(spec, TABLE)
+    table = evaluate([case], [Method.of("optimal", "unbiased")], epsilons=[spec.epsilon], taus=[10], draws=2)
+    exact = {row["level"]: row["rmsre"] for row in table.to_pylist() if row["kind"] == "exact"}
+    assert exact == pytest.approx(
+        {**{e.level: e.error.plan for e in plan.expected.levels}, None: plan.expected.tree.plan}, rel=1e-6
+    )
+    assert case.spec.noise == plan.spec.noise
+
+
+def test_batches_that_are_too_small_are_told_before_and_after() -> None:
+    """By the prior's conversions when planning, and by those that were measured after a run."""
+    day = {"name": "day", "unknown": True, "domain": ["mon", "tue", "wed"]}
+    spec = Spec(api={"kind": "w3c", "site_epsilon": 9.0}, attribute=[{"name": "campaign"}, day], tau=10)
+    table = {"campaign": ["a"] * 3 + ["b"] * 3, "day": ["mon", "tue", "wed"] * 2, "conversions": [15, 9, 19, 5, 0, 0]}
+    tree = spec.tree(table)
+    prior = from_counts(tree, table, known=["campaign"], spec=spec)
+    plan = make_plan(spec, tree, prior, profile=prior.profile)
+    (line,) = batch_lines(plan, tree, prior.mean, "by the prior")
+    assert line.warning
+    assert "2 of 3 by day have fewer than 20 reports by the prior, with 58.3" in line.text  # 9 and 19 of 48
+    assert line in prior_lines(plan, tree, prior, "earlier.csv")
+    assert not batch_lines(plan, tree, 3 * prior.mean, "by the prior")
+    assert not batch_lines(plan, tree, 0 * prior.mean, "by the prior")  # where nothing is known
+    five = spec.with_api({"minimum_batch": 5})
+    assert not batch_lines(make_plan(five, tree, prior, profile=prior.profile), tree, prior.mean, "by the prior")
+    ara = Spec(epsilon=9, attribute=[{"name": "campaign"}, day], tau=10)
+    assert not batch_lines(make_plan(ara, tree, prior), tree, prior.mean, "by the prior")

@@ -13,6 +13,7 @@ from fetch_vectors import ORIGINS
 from support.vectors import found, vectors
 
 FOLDER = found("w3c")
+OURS = Path(__file__).parents[3] / "examples" / "w3c_cases"
 OTHERS = ("CONFIG", "e2e.schema")
 CASES = sorted(file.stem for file in FOLDER.glob("*.json") if file.stem not in OTHERS) if FOLDER else ["no cases"]
 SETTINGS = {
@@ -67,7 +68,16 @@ def result(agent: UserAgent, event: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_published_cases(name: str) -> None:
-    folder = vectors("w3c")
+    run_case(vectors("w3c"), name)
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in OURS.glob("*.json") if file.stem not in OTHERS))
+def test_our_cases(name: str) -> None:
+    """Cases in the same form for what the published ones do not touch: quotas, exhaustion and clearing."""
+    run_case(OURS, name)
+
+
+def run_case(folder: Path, name: str) -> None:
     config, events = (read(folder / f"{file}.json") for file in ("CONFIG", name))
     chosen: dict[str, Any] = {ours: config[theirs] for theirs, ours in SETTINGS.items()}
     services = tuple(config["aggregationServices"])
@@ -76,6 +86,15 @@ def test_published_cases(name: str) -> None:
     for event in events["events"]:
         expected = event.get("expected", event.get("expectedError"))
         assert result(agent, event) == expected, event
+
+
+def test_our_cases_have_the_published_form() -> None:
+    """By the group's schema, and with the settings of its cases."""
+    folder, schemas = vectors("w3c"), pytest.importorskip("jsonschema")
+    assert read(OURS / "CONFIG.json") == {k: v for k, v in read(folder / "CONFIG.json").items() if k != "$comment"}
+    schema = schemas.Draft202012Validator(read(folder / "e2e.schema.json"))
+    for file in OURS.glob("*.json"):
+        schema.validate(read(file))
 
 
 def test_the_cases_are_of_the_commit_that_is_followed() -> None:

@@ -85,17 +85,10 @@ class AttributionReporting(AttributionApi):
         each = [self.clients(one, **part_of(one, wishes)) for one in plan.breakdowns]
         return joint_clients(plan, [(clients, clients.registrations) for clients in each])
 
-    def answer(
-        self,
-        plan: Plan,
-        files: Sequence[str],
-        tree: Tree,
-        rate: tuple[float, int] | None = None,
-        name: str = "the plan",
-    ) -> Answer:
+    def answer(self, *given: Any, **options: Any) -> Answer:
         from attributary.api.ara.service.summary_report import answer
 
-        return answer(plan, files, tree, rate, name)
+        return answer(*given, **options)
 
     def aggregate(self, *given: Any, **options: Any) -> Aggregation:
         from attributary.api.ara.service.aggregation import aggregate

@@ -6,12 +6,13 @@ from typing import Any
 from attributary.api.ara.registration import HEADERS
 from attributary.api.attribution_api import Message
 from attributary.errors import InputError
+from attributary.types import Record
 
 PLACEHOLDER = "https://shop.example"
 LONG = 16_384  # bytes of a header that servers and proxies may refuse
 
 
-def header(kind: str, registration: dict[str, Any]) -> Message:
+def header(kind: str, registration: Record) -> Message:
     """A registration as a header, and what a browser would warn of; what it would refuse is an InputError."""
     from attributary.api.ara.parse import source, trigger
 

@@ -5,7 +5,6 @@ the pieces of the unknown ones, which the browser joins to the keys by OR, and t
 sources whose filter data has the same mark: one that was registered under another plan gets that plan's, or nothing.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,18 +22,18 @@ from attributary.logs.log_columns import missing_cells
 from attributary.plan import Plan
 from attributary.spec import Logs, Spec
 from attributary.spec.measure import MICRO
+from attributary.types import Record
 
 HEADERS = {"source": "Attribution-Reporting-Register-Source", "trigger": "Attribution-Reporting-Register-Trigger"}
 CLASS, PLAN = "split", "plan"  # the filters that a class and a plan's mark are called by
 LONGEST_ID = 25  # characters in the name of a key
 MOST_SITES, LONGEST_SITE = 3, 60  # destinations; characters of one that may be shown
-SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which no header can hold
 LARGEST = 65_536  # contribution, and sum of them
 HOUR, DAY, MONTH = 3_600, 86_400, 30 * 86_400
 REST = "rest"
 ONCE = 1  # the deduplication key of all conversions, where an impression is to have but one
 
-Json = dict[str, Any]
+Json = Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +294,7 @@ def _destination(given: str | Sequence[str]) -> str | list[str]:
         rule = f"a source has 1 to {MOST_SITES} destinations"
         raise InputError(f"{rule}; got {len(sites):,}: leave some out, or give one")
     for one in sites:
-        url = parse_url(one) if isinstance(one, str) and SURROGATE.search(one) is None else None
+        url = parse_url(one) if isinstance(one, str) else None
         if url is None or not url.trustworthy:
             name = one.rpartition("://")[2] if isinstance(one, str) else ""
             meant = parse_url(f"https://{name}") if "." in name and len(name) <= LONGEST_SITE else None

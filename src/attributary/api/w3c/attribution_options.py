@@ -16,6 +16,7 @@ from typing import Any, Self
 from attributary.api.sites import is_local, parse_host, registrable_domain
 from attributary.errors import InputError, brief, shortened
 from attributary.spec.measure import MICRO
+from attributary.types import Record
 
 DAY = 86_400  # seconds
 KEBAB = methodcaller("replace", "_", "-")
@@ -60,7 +61,7 @@ class PageOptions:
                 raise AttributionError("TypeError", f"{theirs} is required; state it")
         return cls(**{name: members[theirs] for name, theirs in known.items() if theirs in members})
 
-    def stated(self) -> dict[str, Any]:
+    def stated(self) -> Record:
         """The members that are required or differ from their default."""
         usual = {each.name: each.default for each in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in self._members() if value != usual[name]}
@@ -146,7 +147,7 @@ def measure_conversion_header(options: ConversionOptions, report_url: str) -> st
     return _header({**options.stated(), "report_url": report_url})
 
 
-def _header(members: dict[str, Any]) -> str:
+def _header(members: Record) -> str:
     from http_sf import ser
 
     for name in ("epsilon", "credit"):

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from attributary import budget
 from attributary.api.w3c.index_layout import used_levels
 from attributary.api.w3c.schemes import (
     SCHEMES,
@@ -29,9 +28,11 @@ from attributary.api.w3c.schemes import (
     section_of,
 )
 from attributary.budget import METHODS
+from attributary.budget.problem import BudgetProblem, PlainOptions
+from attributary.budget.split import LevelBudgets
 from attributary.errors import InputError
 from attributary.plan import Plan
-from attributary.plan.contributions import Contributions, contributions
+from attributary.plan.contributions import contributions
 from attributary.plan.plan import SchemeCost
 from attributary.plan.problem import Problem, Shares
 from attributary.plan.proposals import Asked, Proposals, Solve, Wishes
@@ -75,7 +76,7 @@ class SchemeProposals(Proposals):
         most = scheme_of(problem.spec).credits
         return with_best_credits(problem, share, most, wishes) if problem.spec.l1 > most > 0 else problem.spec
 
-    def improved(self, problem: Problem, whole: Contributions, wishes: Wishes) -> Contributions:
+    def improved(self, problem: Problem, whole: Shares, wishes: Wishes) -> Shares:
         return whole if METHODS[wishes.method].fixed else improved(problem, whole, wishes.keep)
 
 
@@ -164,20 +165,29 @@ def _why(best: SchemeCost, possible: list[SchemeCost], spec: Spec) -> str:
 # Few credits
 
 
-def improved(q: Problem, whole: Contributions, keep: Collection[str] = ()) -> Contributions:
-    """The same contributions, or better ones where they are few; levels with fixed shares stay as they are."""
+Judge = Callable[[Problem, Ints], Floats]  # of a spec's credits, by row: the tree's error, or those of the roots
+
+
+def improved(q: Problem, whole: Shares, keep: Collection[str] = (), tree: Judge | None = None) -> Shares:
+    """The same contributions, or better ones where they are few; levels with fixed shares stay as they are.
+
+    `tree` judges rows of all heads, by roots where these have their own; it is made anew where it is not given.
+    """
     if q.spec.budget > FEW or whole.nodes is not None:
         return whole
     free = np.isnan(q.fixed)
     free[0] &= not (q.spec.total and q.spec.split_by is not None)  # one key that all roots feed
     least = np.array([level in (*keep, q.spec.levels[-1]) for level in q.spec.levels], np.int64)
-    weights = q.weights if whole.roots is None else q.of_known_heads(q.weights)
-    most = q.limit, q.spec.first_unknown
-    default = _descend(whole.default, lambda rows: np.array([_expected(q, rows, weights).tree]), free, least, most)
-    if whole.roots is None or not q.by_root:
-        return replace(whole, default=default)
-    roots = _descend(whole.roots[0], lambda rows: _expected(q, rows, q.weights).roots, free, least, most)
-    return replace(whole, default=default, roots=roots[None])
+    most, own = (q.limit, q.spec.first_unknown), whole.roots is not None
+    known = judge(q, q.of_known_heads(q.weights)) if own or tree is None else tree
+    default = _descend(whole.default[None], lambda rows: known(q, rows), free, least, most)[0]
+    if whole.roots is None:
+        return Shares(default)
+    roots = whole.roots
+    if q.by_root:
+        of_roots = tree or judge(q, q.weights, own=True)
+        roots = _descend(roots, lambda rows: of_roots(q, rows), free, least, most)
+    return Shares(default, np.where(q.new[:, None], default, roots))
 
 
 def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> Spec:
@@ -188,14 +198,14 @@ def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> S
     """
     improve, keep, tried = not METHODS[wishes.method].fixed, wishes.keep, dict[int, tuple[float, float]]()
     stated = q.fixed if improve else share.rows(q.tree)
+    tree = judge(q, q.weights, own=share.roots is not None)
     for number in range(min(len({*keep, q.spec.levels[-1]}), most), most + 1):
         spec = with_credits(q.spec, number)
         asked = replace(q, spec=spec)
-        whole = contributions([asked], [share], rounding=wishes.rounding, keep=keep)
-        whole = improved(asked, whole, keep) if improve else whole
-        rows = whole.default if whole.roots is None else whole.roots[0]
-        errors = _expected(asked, rows, q.weights)
-        error = float(np.nanmedian(errors.roots)) if q.by_root else errors.tree
+        (whole,) = contributions([asked], [share], rounding=wishes.rounding, keep=keep)
+        whole = improved(asked, whole, keep, tree) if improve else whole
+        rows = whole.default[None] if whole.roots is None else whole.roots
+        error = float(np.nanmedian(tree(asked, rows)))
         missed = np.nansum(np.abs(rows / number - stated), axis=1).max()
         tried[number] = round(float(missed), 9), error
     least, lowest = min(tried.values())
@@ -209,13 +219,33 @@ def with_credits(spec: Spec, number: int) -> Spec:
     return spec.model_copy(update={"l1": number, "epsilon_or_auto": micro / MICRO})
 
 
-def _expected(q: Problem, rows: Ints, weights: Floats | None) -> budget.Expected:
-    """What to expect of contributions by level, of one row for all heads or of one for each."""
-    spec, top = q.spec, int(q.spec.total)
-    heads = q.tree.slice(top)
-    every = np.broadcast_to(rows, (heads.stop - heads.start, rows.shape[1]))
-    noise = spec.noise_model.variance(q.tree.spread(every, top, rest=True) * (spec.epsilon / spec.l1))
-    return q.expected(noise, weights)
+def judge(q: Problem, weights: Floats | None, own: bool = False) -> Judge:
+    """What rows of contributions mean, one for all heads or, if heads have their `own`, one for each.
+
+    Errors of unbiased estimates are worked out on classes of nodes that are alike.
+    """
+    spec, top, by_root = q.spec, int(q.spec.total), own and q.by_root
+    if q.expects is not None:
+        heads = q.tree.slice(top)
+
+        def with_prior(asked: Problem, rows: Ints) -> Floats:
+            every = np.broadcast_to(rows, (heads.stop - heads.start, rows.shape[1]))
+            budget = asked.tree.spread(every, top, rest=True) * (asked.spec.epsilon / asked.spec.l1)
+            errors = asked.expected(asked.spec.noise_model.variance(budget), weights)
+            return errors.roots if by_root else np.array([errors.tree])
+
+        return with_prior
+    options = PlainOptions(l1=spec.l1, by_root=own, pooled=not by_root, total=spec.total, metric=spec.weigh)
+    options["noise"] = spec.noise_model
+    budgets = LevelBudgets.of(BudgetProblem.of(q.tree, q.prior.mean, spec.epsilon, q.tau, weights, **options))
+
+    def on_classes(asked: Problem, rows: Ints) -> Floats:
+        objective = replace(budgets.objective, model=asked.spec.noise_model)
+        at = replace(budgets, objective=objective)
+        errors: Floats = np.sqrt(at.errors(at.pack(rows.T[None] * (asked.spec.epsilon / asked.spec.l1)))[0])
+        return np.where(errors > 0, errors, np.nan) if by_root else errors
+
+    return on_classes
 
 
 def _descend(rows: Ints, errors: Callable[[Ints], Floats], free: Floats, least: Ints, most: tuple[float, int]) -> Ints:

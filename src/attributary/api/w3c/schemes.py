@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -19,6 +19,7 @@ from attributary.spec import Spec
 from attributary.spec.measure import MICRO
 from attributary.spec.mistakes import Mistake
 from attributary.spec.terms import ApiSection, Keys
+from attributary.types import Record
 
 LARGEST = 10_000  # ε
 MONTH = 30  # days
@@ -99,18 +100,22 @@ class W3cSection(ApiSection):
         return self.site_epsilon
 
     @property
+    def least_batch(self) -> int:
+        return self.minimum_batch
+
+    @property
     def told_apart_by(self) -> tuple[str | None, str | None]:
         return self.scheme, self.site
 
     @classmethod
-    def derived(cls, section: Keys) -> dict[str, Any]:
+    def derived(cls, section: Keys) -> Record:
         """ε, L1 and noise, of a section that may have mistakes."""
         scheme = next((each for each in SCHEMES if each.name == section.get("scheme")), SCHEMES[0])
         spend = max(one_conversion(section), 1)
         return {"epsilon": spend / MICRO, "l1": spend, "noise": scheme.noise[section.get("aggregators") != 1]}
 
     @classmethod
-    def at(cls, section: Keys, epsilon: float) -> dict[str, Any]:
+    def at(cls, section: Keys, epsilon: float) -> Record:
         return {**section, "site_epsilon": epsilon * section["conversions_per_epoch"] + section["others"]}
 
     @classmethod

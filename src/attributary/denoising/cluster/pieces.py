@@ -20,7 +20,7 @@ from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.tree import Tree
 from attributary.tree.paths import RowError, describe
-from attributary.types import Arrow, Cells
+from attributary.types import Arrow, Cells, Record
 
 PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the user's
 SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another machine may round otherwise
@@ -56,7 +56,7 @@ class ClusterTask(NamedTuple):
         estimator = Estimator(name, self.nonnegative == "joint" and not self.posterior, self.whole)
         return estimator.denoise(tree, measured, families=self.posterior)
 
-    def estimates(self, est: Estimate) -> dict[str, Any]:
+    def estimates(self, est: Estimate) -> Record:
         """The added columns, one cell for each node; there is no correction where nothing was measured."""
         names = ADDED if self.posterior is None else (*ADDED, FROM_PRIOR, ZERO)
         values = [figures_of(est, self.confidence)[name] for name in names]
@@ -105,7 +105,7 @@ class Part:
 def check(task: ClusterTask, rows: Arrow) -> Arrow:
     """What is wrong with a part that is to be denoised on its own, if anything: one row."""
 
-    def work(part: Part) -> dict[str, Any]:
+    def work(part: Part) -> Record:
         if task.posterior:
             whole_figures(part.tree, part.measured)
         task._replace(posterior=None).denoised(part.tree, part.measured)
@@ -125,7 +125,7 @@ def learn_families(task: ClusterTask, rows: Arrow) -> FamilyPrior:
 def hand_up_roots(task: ClusterTask, rows: Arrow) -> Arrow:
     """What the tree above the cut needs to know: a row for each root of the part, or one with what is wrong with it."""
 
-    def work(part: Part) -> dict[str, Any]:
+    def work(part: Part) -> Record:
         handed = hand_up(part.tree, part.measured, bool(task.nonnegative))
         place = np.arange(len(handed.z))
         node = place if part.tree.order is None else part.tree.order[: len(place)]
@@ -165,9 +165,7 @@ def finish(task: ClusterTask, rows: Arrow, above: Any = None) -> Arrow:
     return table
 
 
-def _answer(
-    task: ClusterTask, rows: Arrow, work: Callable[[Part], dict[str, Any]], columns: list[tuple[str, Any]]
-) -> Arrow:
+def _answer(task: ClusterTask, rows: Arrow, work: Callable[[Part], Record], columns: list[tuple[str, Any]]) -> Arrow:
     """The columns that the work gives, with a verdict; the user's mistakes are data, or Spark would try again."""
     schema = pa.schema([*columns, ("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])
     try:

@@ -6,7 +6,6 @@ it, and the workers finish downwards.
 """
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import reduce
 from math import ceil
 from operator import and_
@@ -31,10 +30,11 @@ from attributary.denoising.cluster.pieces import (
 )
 from attributary.denoising.denoise import method_of
 from attributary.denoising.posterior import FamilyPrior
-from attributary.errors import InputError
-from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, ZERO
+from attributary.errors import InputError, did_you_mean
+from attributary.estimates import ADDED, FROM_PRIOR, ZERO
 from attributary.logs.spark import any_pandas
 from attributary.measurements import Measurements
+from attributary.tables.as_written import MEASURED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -253,8 +253,7 @@ def _number(frame: "DataFrame", given: "str | Column") -> "Column":
 
 def _refuse_missing(frame: "DataFrame", name: Any) -> None:
     if name not in frame.columns:
-        close = get_close_matches(str(name), frame.columns, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(str(name), frame.columns)
         raise InputError(f"there is no column {name!r}; {hint}the columns are {', '.join(frame.columns)}")
 
 

@@ -222,14 +222,10 @@ def _by_node(plan: Plan, most: int) -> FewerClasses:
 
 def _loss(was: Sequence[Ints], now: Sequence[Ints]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """By level, the mean and the worst of the noise variances now, relative to those before; of what had a key."""
-    mean, worst = [], []
-    for ours, theirs in zip(was, now, strict=True):
-        had = ours > 0
-        with np.errstate(divide="ignore"):
-            ratio = (ours[had] / theirs[had]) ** 2 if had.any() else np.ones(1)
-        mean.append(float(ratio.mean()))
-        worst.append(float(ratio.max()))
-    return tuple(mean), tuple(worst)
+    with np.errstate(divide="ignore"):
+        each = [(ours[ours > 0] / theirs[ours > 0]) ** 2 for ours, theirs in zip(was, now, strict=True)]
+    ratios = [ratio if len(ratio) else np.ones(1) for ratio in each]
+    return tuple(float(ratio.mean()) for ratio in ratios), tuple(float(ratio.max()) for ratio in ratios)
 
 
 def _unchanged(plan: Plan, number: int) -> FewerClasses:

@@ -27,11 +27,12 @@ Codes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Code:
-    """Labels by their place in a list, or hashed where there is none."""
+class KeyField:
+    """The bits of an attribute in a key: a label's place in a list, or its hash where there is none."""
 
-    attribute: str
+    attribute: Attribute
     bits: int
+    shift: int  # how many bits stand below it
     labels: tuple[str, ...] | None  # None: any label, hashed
     kind: str = "list"
 
@@ -43,60 +44,51 @@ class Code:
     def words(self) -> str:
         return "any, hashed" if self.labels is None else f"{len(self.labels):,}, by their place in the {self.kind}"
 
-    def one(self, label: str) -> int:
+    def piece(self, label: str) -> int:
+        """The part of a key that a label is."""
+        return self.code(label) << self.shift
+
+    def code(self, label: str) -> int:
         """The code of a label; an InputError for one that is not in the list."""
         if self.labels is None:
-            return hashed(self.attribute, label, self.bits)
+            return hashed(self.attribute.name, label, self.bits)
         if label not in self.places:
             some = ", ".join(label[:40] for label in self.labels[:8]) + (", …" if len(self.labels) > 8 else "")
-            raise InputError(f"{self.attribute!r} has no value {brief(label)}; the {self.kind} has {some}")
+            raise InputError(f"{self.attribute.name!r} has no value {brief(label)}; the {self.kind} has {some}")
         return self.places[label]
 
-    def all(self, labels: Sequence[str]) -> Codes:
+    def codes(self, labels: Sequence[str]) -> Codes:
         """The codes of labels, which must be different; an InputError names two that have the same code."""
-        codes = np.fromiter(map(self.one, labels), np.uint64, len(labels))
+        codes, name = np.fromiter(map(self.code, labels), np.uint64, len(labels)), self.attribute.name
         order = np.argsort(codes, kind="stable")
         same = np.flatnonzero(codes[order][1:] == codes[order][:-1])
         if self.labels is None and len(same):
             one, other = (labels[i] for i in order[same[0] : same[0] + 2])
             raise InputError(
-                f"the values {brief(one)} and {brief(other)} of {self.attribute!r} have the same code of "
-                f"{self.bits} bits, so their counts would be added up; make keys with more bits, as in `bits` "
-                f"{self.attribute}={min(self.bits + 16, 64)}, or list the values with `values`"
+                f"the values {brief(one)} and {brief(other)} of {name!r} have the same code of {self.bits} bits, so "
+                f"their counts would be added up; make keys with more bits, as in `bits` "
+                f"{name}={min(self.bits + 16, 64)}, or list the values with `values`"
             )
         return codes
 
 
-def code(attribute: Attribute, field: Bits) -> Code:
-    if field.coded == "domain":
-        if not attribute.unknown or attribute.size >= 1 << field.bits:
-            raise InputError(f"the keys of {attribute.name!r} do not fit its domain; make a new plan")
-        return Code(attribute.name, field.bits, attribute.labels, "domain")
-    if attribute.unknown or (field.coded == "list") != (field.values is not None):
-        raise InputError(f"the keys of {attribute.name!r} are not those of a known attribute; make a new plan")
-    if field.values is not None and len(field.values) >= 1 << field.bits:
-        raise InputError(
-            f"the {len(field.values):,} values of {attribute.name!r} do not fit {field.bits} bits; make a new plan"
-        )
-    return Code(attribute.name, field.bits, field.values)
+def _field(attribute: Attribute, stored: Bits, shift: int) -> KeyField:
+    name, bits, values = attribute.name, stored.bits, stored.values
+    if stored.coded == "domain":
+        if not attribute.unknown or attribute.size >= 1 << bits:
+            raise InputError(f"the keys of {name!r} do not fit its domain; make a new plan")
+        return KeyField(attribute, bits, shift, attribute.labels, "domain")
+    if attribute.unknown or (stored.coded == "list") != (values is not None):
+        raise InputError(f"the keys of {name!r} are not those of a known attribute; make a new plan")
+    if values is not None and len(values) >= 1 << bits:
+        raise InputError(f"the {len(values):,} values of {name!r} do not fit {bits} bits; make a new plan")
+    return KeyField(attribute, bits, shift, values)
 
 
 def hashed(attribute: str, label: str, bits: int) -> int:
     """A label's code by SHA-256 of `attribute=label`, the same everywhere and always; from 1 to 2**bits - 1."""
     digest = hashlib.sha256(f"{attribute}={label}".encode()).digest()
     return int.from_bytes(digest[:16], "big") % ((1 << bits) - 1) + 1
-
-
-@dataclass(frozen=True)
-class KeyField:
-    attribute: Attribute
-    bits: int
-    shift: int  # how many bits stand below it
-    code: Code
-
-    def piece(self, label: str) -> int:
-        """The part of a key that a label is."""
-        return self.code.one(label) << self.shift
 
 
 @dataclass(frozen=True)
@@ -169,7 +161,7 @@ class KeyLayout:
         rows += [_row("level", self.tag_bits, self.tag_shift, f"{len(self.levels)} levels", "impression")]
         for field in self.fields:
             side = "conversion" if field.attribute.unknown else "impression"
-            rows += [_row(field.attribute.name, field.bits, field.shift, field.code.words, side)]
+            rows += [_row(field.attribute.name, field.bits, field.shift, field.words, side)]
         spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + self.measure_bits
         return [*rows, _row("not used", spare, used, "", "")] if spare else rows
 
@@ -194,7 +186,7 @@ def layout_of(spec: Spec, stored: Sequence[Bits], mark: str | None = None) -> Ke
     shift = sum(field.bits for field in stored)
     for attribute, field in zip(spec.attributes, stored, strict=True):
         shift -= field.bits
-        fields.append(KeyField(attribute, field.bits, shift, code(attribute, field)))
+        fields.append(_field(attribute, field, shift))
     measures = tuple(measure.name for measure in spec.asked)
     layout = KeyLayout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else (), mark)
     if layout.bits > BITS:
@@ -312,20 +304,15 @@ def tree_keys(layout: KeyLayout, tree: Tree, measure: int = 0) -> Keys:
     if tree.level_names != layout.levels:
         raise ValueError(f"the keys' levels are {', '.join(layout.levels)}; the tree has {', '.join(tree.level_names)}")
     pieces = [_pieces(field, labels) for field, labels in zip(layout.fields, tree.labels, strict=True)]
-    keys = np.empty((len(tree), 2), np.uint64)
-    for half in (0, 1):  # each for itself, as long rows of numbers go faster than pairs
-        made = np.zeros(1, np.uint64)
-        for i in range(tree.depth):
-            level = tree.slice(i)
-            above = tree.slice(i - 1).start if i else -1
-            made = made[tree.family[level] - above]
-            if i >= layout.total:
-                j = i - layout.total
-                made |= pieces[j][:, half][tree.labels[j].indices.to_numpy()]
-            tag = layout.mark | layout.tag(i, measure)
-            keys[level, half] = made | np.uint64((tag >> 64, tag & (1 << 64) - 1)[half])
-    in_order: Keys = tree.from_level_order(keys)
-    return in_order
+    keys, made = np.empty((len(tree), 2), np.uint64), np.zeros((1, 2), np.uint64)
+    for i in range(tree.depth):
+        level, above = tree.slice(i), tree.slice(i - 1).start if i else -1
+        made = made[tree.family[level] - above]
+        if i >= layout.total:
+            made |= pieces[i - layout.total][tree.labels[i - layout.total].indices.to_numpy()]
+        tag = layout.mark | layout.tag(i, measure)
+        keys[level] = made | np.array([tag >> 64, tag & (1 << 64) - 1], np.uint64)
+    return tree.from_level_order(keys)
 
 
 def _pieces(field: KeyField, labels: Cells) -> Keys:
@@ -334,7 +321,7 @@ def _pieces(field: KeyField, labels: Cells) -> Keys:
     used[labels.indices.to_numpy()] = True
     names = labels.dictionary.cast(pa.string()).filter(pa.array(used)).to_pylist()
     code = np.zeros(len(used), np.uint64)
-    code[used] = field.code.all(names)
+    code[used] = field.codes(names)
     up, down, none = np.uint64(field.shift % 64), np.uint64((64 - field.shift) % 64), np.zeros_like(code)
     if field.shift >= 64:
         return np.column_stack([code << up, none])

@@ -108,9 +108,7 @@ def _of_trigger(j: Json) -> frozenset[str] | None:
 
 
 def _is_reserved(j: Json) -> bool:
-    if j.key.startswith("_"):
-        j.error(RESERVED)
-    return j.key.startswith("_")
+    return j.key.startswith("_") and not j.error(RESERVED)
 
 
 def _known(allowed: Container[str], message: str, j: Json) -> str | None:

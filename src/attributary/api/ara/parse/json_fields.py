@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from attributary.api.sites import Url, parse_url
 from attributary.errors import brief, one_line
+from attributary.types import Record
 
 Path = tuple[str | int, ...]
 LONGEST, LONGEST_KEY = 300, 60  # characters of a message, and of a key in its path
@@ -134,6 +135,11 @@ class Json:
             self.warning(f"will be clamped to max of {high}{why}")
         return min(max(n, low), high)
 
+    def lacks(self, **needed: object) -> bool:
+        """Whether something is refused that the value is checked against."""
+        lacking = next((name for name, value in needed.items() if value is None), None)
+        return lacking is not None and not self.error(f"cannot be fully validated without a valid {lacking}")
+
     def sized(self, size: int, low: int, high: float) -> bool:
         if low <= size <= high:
             return True
@@ -208,26 +214,22 @@ _signed_digits = like("-?[0-9]+", "string must represent an integer")
 _hexadecimal = like("0[xX][0-9A-Fa-f]{1,32}", "must be a hex128")
 
 
-def uint(j: Json) -> int | None:
-    """A whole number ≥ 0 in a string; above 20 digits it is 10²⁰, since all beyond 64 bits is refused anyway."""
-    text = _digits(j)
-    return None if text is None else _bounded(text)
+def _whole_in(digits: Reader[str], low: float, high: float, message: str | None = None) -> Reader[int]:
+    """A whole number in a string; above 20 digits it is 10²⁰, since all beyond 64 bits is refused anyway."""
+
+    def read(j: Json) -> int | None:
+        if (text := digits(j)) is None:
+            return None
+        bare = text.removeprefix("-").lstrip("0")
+        size = int(bare or "0") if len(bare) <= 20 else 10**20
+        return j.within(-size if text[0] == "-" else size, low, high, message)
+
+    return read
 
 
-def uint64(j: Json) -> Any:
-    return j.within(uint(j), 0, 2**64 - 1, "must fit in an unsigned 64-bit integer")
-
-
-def int64(j: Json) -> Any:
-    text = _signed_digits(j)
-    n = None if text is None else _bounded(text)
-    return j.within(n, -(2**63), 2**63 - 1, "must fit in a signed 64-bit integer")
-
-
-def _bounded(text: str) -> int:
-    digits = text.removeprefix("-").lstrip("0")
-    size = int(digits or "0") if len(digits) <= 20 else 10**20
-    return -size if text[0] == "-" else size
+uint = _whole_in(_digits, 0, INFINITY)
+uint64 = _whole_in(_digits, 0, 2**64 - 1, "must fit in an unsigned 64-bit integer")
+int64 = _whole_in(_signed_digits, -(2**63), 2**63 - 1, "must fit in a signed 64-bit integer")
 
 
 def hex128(j: Json) -> int | None:
@@ -317,7 +319,7 @@ class Fields:
     __slots__ = ("j", "values")
 
     def __init__(self, j: Json) -> None:
-        self.j, self.values = j, dict[str, Any]()
+        self.j, self.values = j, Record()
 
     def take(self, name: str, read: Reader[T], default: Any = None) -> Any:
         """What a key holds, read; the default where it is absent, None where it is refused."""
@@ -414,7 +416,7 @@ def load(text: str, findings: Findings) -> Json:
     """The JSON's value; an error is found where there is none. Numbers may be huge, keys may stand twice."""
     twice: list[str] = []
 
-    def entries(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def entries(items: list[tuple[str, Any]]) -> Record:
         whole = dict(items)
         if len(whole) < len(items):
             times = Counter(key for key, _ in items)

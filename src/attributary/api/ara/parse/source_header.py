@@ -6,28 +6,18 @@ from functools import cache, lru_cache, partial
 from math import comb, exp, log2
 from typing import NamedTuple
 
+from attributary.api.ara.parse import both_headers as both
 from attributary.api.ara.parse import json_fields as read
-from attributary.api.ara.parse.both_headers import (
-    BUDGET,
-    DAY,
-    DEFAULT,
-    SOURCE_TYPES,
-    UINT32_MAX,
-    BrowserLimits,
-    DebugReporting,
-    debug_reporting,
-    filter_data,
-)
 from attributary.api.ara.parse.json_fields import Fields, Findings, Json, Parsed, Reader
 from attributary.noise.randomised_response import LARGEST_EPSILON, response_rate
 
 HOUR = 3600
 MOST_KEYS, LONGEST_KEY, MOST_BUDGETS, LONGEST_BUDGET = 20, 25, 25, 25
-SHORTEST_EXPIRY, LONGEST_EXPIRY = DAY, 30 * DAY
+SHORTEST_EXPIRY, LONGEST_EXPIRY = both.DAY, 30 * both.DAY
 MOST_REPORTS, MOST_TRIGGER_DATA, MOST_WINDOWS = 20, 32, 5
 DEFAULT_REPORTS = {"navigation": 3, "event": 1}
 DEFAULT_TRIGGER_DATA = {"navigation": 8, "event": 2}
-EARLY_WINDOWS = {"navigation": (2 * DAY, 7 * DAY), "event": ()}
+EARLY_WINDOWS = {"navigation": (2 * both.DAY, 7 * both.DAY), "event": ()}
 MOST_SCOPES, LONGEST_SCOPE, DEFAULT_STATES = 20, 50, 3
 
 
@@ -61,7 +51,7 @@ class Source:
     debug_key: int | None
     debug_reporting: bool
     destination_limit_priority: int
-    aggregatable_debug_reporting: DebugReporting | None
+    aggregatable_debug_reporting: both.DebugReporting | None
     named_budgets: Mapping[str, int]
     attribution_scopes: AttributionScopes | None
     event_level_epsilon: float
@@ -72,7 +62,7 @@ class Source:
 
 
 def source(
-    text: str, source_type: str = "navigation", limits: BrowserLimits = DEFAULT, note_gain: bool = False
+    text: str, source_type: str = "navigation", limits: both.BrowserLimits = both.DEFAULT, note_gain: bool = False
 ) -> Parsed[Source]:
     """A source registration from the JSON of its header, or why it is refused.
 
@@ -97,9 +87,15 @@ def source(
 
 
 @cache
-def _source(source_type: str, limits: BrowserLimits) -> Reader[Source]:
+def _source(source_type: str, limits: both.BrowserLimits) -> Reader[Source]:
     most, data = limits.event_level_epsilon, tuple(range(DEFAULT_TRIGGER_DATA[source_type]))
-    numbers = read.distinct(read.whole(0, UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
+    numbers = read.distinct(read.whole(0, both.UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
+    scopes = read.record(
+        AttributionScopes,
+        limit=read.required(read.whole(1, both.UINT32_MAX)),
+        values=lambda f, name: read.required(partial(_scopes, f.values["limit"]))(f, name),
+        max_event_states=read.optional(read.whole(1, limits.trigger_states), DEFAULT_STATES),
+    )
     return read.record(
         partial(Source, source_type=source_type),
         expiry=read.optional(partial(_expiry, source_type), LONGEST_EXPIRY),
@@ -112,12 +108,12 @@ def _source(source_type: str, limits: BrowserLimits) -> Reader[Source]:
         aggregation_keys=read.optional(_keys, {}),
         destination=read.required(_destinations),
         event_level_epsilon=read.optional(lambda j: j.within(read.number(j), 0, most), most),
-        filter_data=read.optional(filter_data, {}),
+        filter_data=read.optional(both.filter_data, {}),
         source_event_id=read.optional(read.uint64, 0),
-        aggregatable_debug_reporting=read.lenient(debug_reporting(SOURCE_TYPES, limits, budgeted=True)),
+        aggregatable_debug_reporting=read.lenient(both.debug_reporting(both.SOURCE_TYPES, limits, budgeted=True)),
         trigger_data_matching=read.optional(read.one_of("exact", "modulus"), "modulus"),
         destination_limit_priority=read.optional(read.int64, 0),
-        attribution_scopes=read.optional(_attribution_scopes(limits)),
+        attribution_scopes=read.optional(scopes),
         named_budgets=read.optional(_budgets, {}),
         debug_key=read.lenient(read.uint64),
         debug_reporting=read.lenient(read.boolean, False),
@@ -146,7 +142,7 @@ def _expiry(source_type: str, j: Json) -> int | None:
     if seconds is None:
         return None
     seconds = j.clamp(seconds, SHORTEST_EXPIRY, LONGEST_EXPIRY)
-    days = (seconds + DAY // 2) // DAY * DAY
+    days = (seconds + both.DAY // 2) // both.DAY * both.DAY
     if source_type == "event" and days != seconds:
         j.warning(f"will be rounded to nearest day ({days}) as source type is event")
         return days
@@ -155,7 +151,7 @@ def _expiry(source_type: str, j: Json) -> int | None:
 
 _short_key = read.short_keyed(LONGEST_KEY, "key exceeds max length per aggregation key identifier", read.hex128)
 _keys = read.entries(_short_key, MOST_KEYS)
-_budget = read.short_keyed(LONGEST_BUDGET, "name exceeds max length per budget name", read.whole(0, BUDGET))
+_budget = read.short_keyed(LONGEST_BUDGET, "name exceeds max length per budget name", read.whole(0, both.BUDGET))
 _budgets = read.entries(_budget, MOST_BUDGETS)
 
 
@@ -169,17 +165,8 @@ def _duration(j: Json) -> int | None:
 def _report_window(expiry: int | None, j: Json) -> int | None:
     """A window in seconds: at least an hour, at most until the source expires."""
     seconds = _duration(j)
-    lacking = seconds is None or _lacks(j, expiry=expiry)
+    lacking = seconds is None or j.lacks(expiry=expiry)
     return None if lacking else j.clamp(seconds or 0, HOUR, expiry or 0, " (expiry)")
-
-
-def _lacks(j: Json, **needed: object) -> bool:
-    """Whether something is refused that the value is checked against."""
-    for name, value in needed.items():
-        if value is None:
-            j.error(f"cannot be fully validated without a valid {name}")
-            return True
-    return False
 
 
 def _event_windows(source_type: str, fields: Fields, _name: str) -> EventReportWindows | None:
@@ -207,14 +194,14 @@ def _event_windows(source_type: str, fields: Fields, _name: str) -> EventReportW
 
 def _start(expiry: int | None, j: Json) -> int | None:
     start = read.whole()(j)
-    if start is None or _lacks(j, expiry=expiry):
+    if start is None or j.lacks(expiry=expiry):
         return None
     last = expiry or 0
     return j.within(start, 0, last, f"must be non-negative and <= expiry ({last})")
 
 
 def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | None:
-    if _lacks(j, start_time=start, expiry=expiry):
+    if j.lacks(start_time=start, expiry=expiry):
         return None
     ends = [start or 0]
 
@@ -232,18 +219,9 @@ def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | N
     return read.each(end, 1, MOST_WINDOWS, stop=True)(j)
 
 
-def _attribution_scopes(limits: BrowserLimits) -> Reader[AttributionScopes]:
-    return read.record(
-        AttributionScopes,
-        limit=read.required(read.whole(1, UINT32_MAX)),
-        values=lambda f, name: read.required(partial(_scopes, f.values["limit"]))(f, name),
-        max_event_states=read.optional(read.whole(1, limits.trigger_states), DEFAULT_STATES),
-    )
-
-
 def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:
     values = read.distinct(read.short_string(LONGEST_SCOPE, "exceeds max length per attribution scope"))(j)
-    if values is None or _lacks(j, limit=limit):
+    if values is None or j.lacks(limit=limit):
         return None
     if not values:
         return j.error("must be non-empty if limit is set")
@@ -255,7 +233,7 @@ def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:
 STATES = "number of possible output states"
 
 
-def _check_event_level(value: Source, findings: Findings, limits: BrowserLimits, note: bool) -> None:
+def _check_event_level(value: Source, findings: Findings, limits: both.BrowserLimits, note: bool) -> None:
     """Find an error where the states of a source's event-level reports are too many or tell too much.
 
     In the order of Chromium, which reports the first limit alone.

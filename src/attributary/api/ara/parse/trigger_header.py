@@ -5,17 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from attributary.api.ara.parse import both_headers as both
 from attributary.api.ara.parse import json_fields as read
-from attributary.api.ara.parse.both_headers import (
-    DEFAULT,
-    EVERY,
-    TRIGGER_TYPES,
-    BrowserLimits,
-    DebugReporting,
-    FilterPair,
-    debug_reporting,
-    filter_pair,
-)
 from attributary.api.ara.parse.json_fields import Findings, Json, Parsed, Reader
 
 DEFAULT_RANGE = (
@@ -35,7 +26,7 @@ class KeyValues(NamedTuple):
     """The values of each key, for the sources that pass the filters."""
 
     values: Mapping[str, KeyValue]
-    filters: FilterPair
+    filters: both.FilterPair
 
 
 def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
@@ -43,11 +34,9 @@ def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
 
     def filtering_id(j: Json) -> int | None:
         n = read.uint(j)
-        if n is None:
+        if n is None or j.lacks(aggregatable_filtering_id_max_bytes=id_bytes):
             return None
-        if id_bytes is None:
-            return j.error("cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
-        return j.within(n, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)
+        return j.within(n, 0, 256 ** (id_bytes or 0) - 1, DEFAULT_RANGE if id_bytes == 1 else None)
 
     fields = {"value": read.required(read.contribution_value), "filtering_id": read.optional(filtering_id, 0)}
     whole = read.record(KeyValue, **fields)
@@ -62,10 +51,10 @@ def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
 
     def of_all(j: Json) -> KeyValues | None:
         each = values(j)
-        return None if each is None else KeyValues(each, EVERY)
+        return None if each is None else KeyValues(each, both.EVERY)
 
     values = read.entries(one)
-    filtered = read.each(read.record(KeyValues, values=read.required(values), filters=filter_pair))
+    filtered = read.each(read.record(KeyValues, values=read.required(values), filters=both.filter_pair))
     return read.one_or_list(("an object", "a list"), of_all, filtered)(j)
 
 
@@ -77,28 +66,28 @@ class TriggerDatum(NamedTuple):
 
     key_piece: int
     source_keys: tuple[str, ...]
-    filters: FilterPair
+    filters: both.FilterPair
 
 
 class DeduplicationKey(NamedTuple):
     """A key that makes one report of several triggers, for the sources that pass the filters."""
 
     deduplication_key: int | None
-    filters: FilterPair
+    filters: both.FilterPair
 
 
 class NamedBudget(NamedTuple):
     """The part of a source's budget that a report is charged to, for the sources that pass the filters."""
 
     name: str | None
-    filters: FilterPair
+    filters: both.FilterPair
 
 
 class EventTriggerDatum(NamedTuple):
     """What an event-level report would tell; read and checked, and passed over."""
 
     trigger_data: int
-    filters: FilterPair
+    filters: both.FilterPair
     deduplication_key: int | None
     priority: int
 
@@ -114,16 +103,16 @@ class Trigger:
     aggregatable_source_registration_time: str
     trigger_context_id: str | None
     aggregation_coordinator_origin: str
-    filters: FilterPair
+    filters: both.FilterPair
     debug_key: int | None
     debug_reporting: bool
-    aggregatable_debug_reporting: DebugReporting | None
+    aggregatable_debug_reporting: both.DebugReporting | None
     named_budgets: tuple[NamedBudget, ...]
     attribution_scopes: tuple[str, ...]
     event_trigger_data: tuple[EventTriggerDatum, ...]
 
 
-def trigger(text: str, limits: BrowserLimits = DEFAULT) -> Parsed[Trigger]:
+def trigger(text: str, limits: both.BrowserLimits = both.DEFAULT) -> Parsed[Trigger]:
     """A trigger registration from the JSON of its header, or why it is refused."""
     return read.parsed(text, _trigger(limits))
 
@@ -131,22 +120,22 @@ def trigger(text: str, limits: BrowserLimits = DEFAULT) -> Parsed[Trigger]:
 _DATUM = read.record(
     TriggerDatum,
     source_keys=read.optional(read.distinct(read.string), ()),
-    filters=filter_pair,
+    filters=both.filter_pair,
     key_piece=read.required(read.hex128),
 )
-_DEDUPLICATION = read.record(DeduplicationKey, deduplication_key=read.optional(read.uint64), filters=filter_pair)
-_NAMED_BUDGET = read.record(NamedBudget, name=read.optional(read.string), filters=filter_pair)
+_DEDUPLICATION = read.record(DeduplicationKey, deduplication_key=read.optional(read.uint64), filters=both.filter_pair)
+_NAMED_BUDGET = read.record(NamedBudget, name=read.optional(read.string), filters=both.filter_pair)
 _EVENT_DATUM = read.record(
     EventTriggerDatum,
     trigger_data=read.optional(read.uint64, 0),
-    filters=filter_pair,
+    filters=both.filter_pair,
     deduplication_key=read.optional(read.uint64),
     priority=read.optional(read.int64, 0),
 )
 
 
 @cache
-def _trigger(limits: BrowserLimits) -> Reader[Trigger]:
+def _trigger(limits: both.BrowserLimits) -> Reader[Trigger]:
     when, id_bytes = "aggregatable_source_registration_time", "aggregatable_filtering_id_max_bytes"
     trigger = read.record(
         Trigger,
@@ -158,12 +147,12 @@ def _trigger(limits: BrowserLimits) -> Reader[Trigger]:
         named_budgets=read.optional(read.each(_NAMED_BUDGET), ()),
         event_trigger_data=read.optional(read.each(_EVENT_DATUM), ()),
         trigger_context_id=read.given(when, _context_id),
-        aggregatable_debug_reporting=read.lenient(debug_reporting(TRIGGER_TYPES, limits, budgeted=False)),
+        aggregatable_debug_reporting=read.lenient(both.debug_reporting(both.TRIGGER_TYPES, limits, budgeted=False)),
         attribution_scopes=read.optional(read.distinct(read.string), ()),
         aggregation_coordinator_origin=read.coordinator(limits.coordinators),
         debug_key=read.lenient(read.uint64),
         debug_reporting=read.lenient(read.boolean, False),
-        filters=filter_pair,
+        filters=both.filter_pair,
     )
 
     def with_warnings(j: Json) -> Trigger | None:
@@ -188,11 +177,9 @@ def _context_id(when: str | None, j: Json) -> str | None:
 
 def _is_allowed(when: str | None, usual: bool, words: str, j: Json) -> bool:
     """Whether a value fits the trigger's `aggregatable_source_registration_time`."""
-    if when is None:
-        j.error("cannot be fully validated without a valid aggregatable_source_registration_time")
-    elif when != "exclude" and not usual:
-        j.error(f"{words} for aggregatable_source_registration_time {when}")
-    return when == "exclude" or (when is not None and usual)
+    if j.lacks(aggregatable_source_registration_time=when):
+        return False
+    return usual or when == "exclude" or bool(j.error(f"{words} for aggregatable_source_registration_time {when}"))
 
 
 def _warn_of_lone_keys(value: Trigger, findings: Findings) -> None:

@@ -39,6 +39,7 @@ from attributary.types import Ints, Keys
 from attributary.whole_files import save
 
 MOST = 2**63 - 1
+NOTHING = np.empty(0, np.int64)
 FAULTS_KEPT = 5
 ENDINGS = (".avro", ".json")
 DEBUG = "NOT PRIVATE: a debug run, which spends nothing and may be repeated; not for release"
@@ -106,9 +107,8 @@ def aggregate(
         receipt = ledgers.answered(book, inputs, when)
         if receipt is not None and (errors_file is None or os.path.exists(errors_file)):
             restored = ledgers.restore_answer(book, receipt, output)
-            about = (noise_words, "", Tally(), (), 0, book, False, None)
-            none = np.empty(0, np.int64)
-            return Aggregation(output, Index.of(keys).keys, none, *about, receipt.when, restored)
+            about = (NOTHING, noise_words, "", Tally(), (), 0, book)
+            return Aggregation(output, Index.of(keys).keys, *about, answered=receipt.when, restored=restored)
     spent = SpentHours(book, tuple(sorted(filtering_ids)), secrets.token_hex(8)) if skip_spent and book else None
     rules = Rules(reporting_site, debug, since, spent)
 
@@ -138,7 +138,7 @@ def aggregate(
         query = ledgers.query_of(sums.shared, sums.keys, sums.total, epsilon / l1, sums.report_ids)
         secret = ledgers.reserve(book, sums.shared, query, when)
         if isinstance(secret, ledgers.Receipt):
-            return result(np.empty(0, np.int64), secret.when, ledgers.restore_answer(book, secret, output))
+            return result(NOTHING, secret.when, ledgers.restore_answer(book, secret, output))
         rng = ledgers.Stretched(secret)
     progress("drawing noise")
     noise = np.zeros(len(sums.keys), np.int64) if no_noise else draw(sums, epsilon, l1, rng)
@@ -177,8 +177,6 @@ def _rate(plan: Plan | JointPlan | None, epsilon: float | None, l1: int | None) 
     if plan is None and (epsilon is None or l1 is None):
         raise InputError("`l1` is for reports without a plan, and goes with `epsilon`; give both, or a plan")
     ara = terms_of({"api": {"kind": "ara"}})
-    if plan is not None and plan.spec.noise != ara.noise:
-        raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ara.noise}"')
     used = plan.spec.epsilon if epsilon is None and plan is not None else epsilon or 0.0
     limit = plan.spec.l1 if l1 is None and plan is not None else l1 or 0
     if not 0 < used <= ara.largest_epsilon:
@@ -282,22 +280,20 @@ def add_up(
     shared: set[tuple[Origin, int]] = set()
     faults: list[str] = []
     categories: Counter[str] = Counter()
-    oldest: int | None = None
-    everything = repeated = faulty = skipped = summed = nulls = filtered = missed = 0
+    tally = Counter(summed=0, nulls=0, filtered=0, outside=0)
+    oldest, everything = MOST, 0
     for part in batch.parts(paths, key, processes, rules):
         keep = seen.add(part.report_ids)
         fresh = keep[part.columns.report]
         chosen = fresh & np.isin(part.columns.filtering_id, wanted)
-        everyone = slice(None) if chosen.all() else chosen  # most often; then nothing is copied
-        keys, value = part.columns.keys[everyone], part.columns.value[everyone]
+        keys, value = part.columns.keys[chosen], part.columns.value[chosen]
         everything += int(value.sum())
         if everything > MOST:  # more than any one sum, and the first that could go wrong
             raise ValueError(f"the values of a batch sum to {MOST} at most; split the batch")
         place = index.find(keys)
         inside = place >= 0
-        there = slice(None) if inside.all() else inside
-        np.add.at(total, place[there], value[there])
-        in_reports[place[there]] = True
+        np.add.at(total, place[inside], value[inside])
+        in_reports[place[inside]] = True
         if outside and not inside.all():
             beyond.append((keys[~inside], value[~inside]))
             if sum(len(values) for _, values in beyond[1:]) > len(beyond[0][1]):  # so that in all, it costs little
@@ -305,19 +301,16 @@ def add_up(
         shared |= part.shared
         faults += part.faults[: FAULTS_KEPT - len(faults)]
         usable = sum(report_id is not None for report_id in part.report_ids)
-        repeated, faulty = repeated + usable - int(keep.sum()), faulty + part.categories.total()
-        summed, missed = summed + int(inside.sum()), missed + int((~inside).sum())
-        nulls, filtered = nulls + int(part.columns.nulls[keep].sum()), filtered + int((fresh & ~chosen).sum())
+        reports = {"repeated": usable - int(keep.sum()), "faulty": part.categories.total(), "skipped": part.skipped}
+        tally.update(reports, used=int(keep.sum()), reports=usable + part.categories.total() + part.skipped)
+        tally.update(nulls=int(part.columns.nulls[keep].sum()), filtered=int((fresh & ~chosen).sum()))
+        tally.update(summed=int(inside.sum()), outside=int((~inside).sum()))
         categories += part.categories
-        skipped += part.skipped
-        if keep.any():
-            first = int(part.due[keep].min())
-            oldest = first if oldest is None else min(oldest, first)
-        progress(len(seen) + repeated + faulty + skipped)
-    counts = (len(seen) + repeated + faulty + skipped, len(seen), repeated, faulty, summed, nulls, filtered, missed)
-    tally = Tally(*counts, dict(categories.most_common()), oldest, skipped)
+        oldest = int(part.due[keep].min(initial=oldest))
+        progress(tally["reports"])
     ids = sorted((shared_id(origin, hour, k), hour) for origin, hour in shared for k in sorted(filtering_ids))
-    return KeySums(index.keys, total, in_reports, *_summed(beyond), tally, tuple(faults), tuple(ids), seen)
+    counts = Tally(**tally, categories=dict(categories.most_common()), oldest=oldest if len(seen) else None)
+    return KeySums(index.keys, total, in_reports, *_summed(beyond), counts, tuple(faults), tuple(ids), seen)
 
 
 def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:

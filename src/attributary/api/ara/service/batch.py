@@ -90,11 +90,8 @@ def parts(
 
 def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
     """Reports decrypted and decoded; every fault with the report's place."""
-    payloads: list[bytes] = []
-    ids: list[str | None] = []
-    due: list[int] = []
-    shared: list[tuple[Origin, int]] = []
-    places: list[tuple[int, str, int]] = []  # in this share, and in words
+    whole: list[tuple[bytes, str, int, Origin]] = []  # the payload, the id, when it was due, and from where
+    places: list[tuple[int, str, int]] = []  # of these, in this share and in words
     faults: list[tuple[int, str, int, str]] = []
     categories: Counter[str] = Counter()
     skipped = 0
@@ -115,20 +112,17 @@ def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
             if len(faults) < FAULTS_KEPT:
                 faults.append((order, where, number, str(fault)))
             continue
-        payloads.append(payload if clear is None else clear)
-        ids.append(report_id)
-        due.append(time)
-        shared.append((origin, time // HOUR * HOUR))
+        whole.append((payload if clear is None else clear, report_id, time, origin))
         places.append((order, where, number))
-    pairs, bad = columns(payloads)
+    pairs, bad = columns([payload for payload, _, _, _ in whole])
     hint = "" if key else " (if the reports are encrypted, give their key)"
     categories.update(fault.category for fault in bad.values())
     faults += [(*places[i], f"{bad[i]}{hint}") for i in sorted(bad)[:FAULTS_KEPT]]
-    for i in bad:
-        ids[i] = None
     words = [f"{where} {number}: {why}" for _, where, number, why in sorted(faults)[:FAULTS_KEPT]]
-    known = {pair for i, pair in enumerate(shared) if i not in bad}
-    return OpenReports(pairs, ids, np.array(due, np.int64), known, words, categories, skipped)
+    ids = [None if i in bad else report_id for i, (_, report_id, _, _) in enumerate(whole)]
+    due = np.array([time for _, _, time, _ in whole], np.int64)
+    shared = {(origin, time // HOUR * HOUR) for i, (_, _, time, origin) in enumerate(whole) if i not in bad}
+    return OpenReports(pairs, ids, due, shared, words, categories, skipped)
 
 
 @lru_cache(2**16)  # the same few hours come again and again

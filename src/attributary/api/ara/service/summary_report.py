@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from attributary.api.ara.keys.key_layout import KeyLayout, layout, tree_keys
@@ -321,17 +322,10 @@ class Index:
 
 def distinct(keys: Keys) -> tuple[Keys, Ints]:
     """The keys without repeats, in the order of their first appearance, and the place of each given key among them."""
-    order = np.lexsort((keys[:, 1], keys[:, 0]))
-    ordered = keys[order]
-    new = np.ones(len(keys), bool)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    group = np.cumsum(new) - 1
-    first = order[new]  # lexsort is stable, so that the first of a group is its first appearance
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    place = np.empty(len(keys), np.int64)
-    place[order] = rank[group]
-    return keys[np.sort(first)], place
+    data = pa.py_buffer(np.ascontiguousarray(keys))
+    coded = pa.Array.from_buffers(pa.binary(16), len(keys), [None, data]).dictionary_encode()
+    once = np.frombuffer(coded.dictionary.buffers()[1], np.uint64, 2 * len(coded.dictionary))
+    return once.reshape(-1, 2), coded.indices.to_numpy().astype(np.int64)
 
 
 def _hashes(keys: Keys, seed: np.uint64) -> NDArray[np.uint64]:

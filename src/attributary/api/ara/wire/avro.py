@@ -20,9 +20,10 @@ from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.avro_blocks import BYTES, LONG, MAGIC, MANY, Damaged, Header, record_fields
 from attributary.errors import InputError
 from attributary.tables.table_columns import LONGEST
-from attributary.types import Ints, Keys
+from attributary.tables.table_source import readable
+from attributary.types import Ints, Keys, Record
 
-Schema = dict[str, Any]
+Schema = Record
 
 
 def _record(name: str, **fields: tuple[Any, str]) -> Schema:
@@ -179,18 +180,6 @@ def write_reports(path: str, reports: Iterable[Report]) -> None:
     avro_blocks.write(path, REPORTS_SCHEMA, _report_blocks(iter(reports)))
 
 
-def read_reports(paths: str | Sequence[str]) -> Iterator[Report]:
-    """The reports of Avro files; a damaged file is an InputError where the damage is."""
-    for path in named_files(paths, "reports"):
-        for row in rows_or_damage(path, [at for at, _, _ in report_blocks(path)]):
-            if isinstance(row, Damaged):
-                raise InputError(f"{path}: {row}")
-            try:
-                yield Report(row[2].decode(), row[0], row[1].decode())
-            except UnicodeDecodeError:
-                raise InputError(f"{path}: the key_id and shared_info of a report are UTF-8 text") from None
-
-
 def report_blocks(path: str) -> Iterator[tuple[int, int, int]]:
     """Where the blocks of a file of reports are, how many each says it has, and in how many bytes at most."""
     with _opened(path) as (file, header):
@@ -242,20 +231,15 @@ def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints]
 
 
 def is_avro(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    with readable(path, "give files that are there"), open(path, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[tuple[BinaryIO, Header]]:
     """A file and its header; what is wrong with either, or found wrong later, as an InputError that names the file."""
     try:
-        with open(path, "rb") as file:
+        with readable(path, "give files that are there"), open(path, "rb") as file:
             yield file, avro_blocks.read_header(file)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except Damaged as damage:
         raise InputError(f"{path}: {damage}; give a file with the aggregation service's schema") from None

@@ -238,8 +238,8 @@ def columns(payloads: Sequence[bytes]) -> tuple[Columns, dict[int, Fault]]:
                 faults[place] = fault
     report, keys, value, ids = (np.concatenate(each) for each in zip(*parts or [_one([], 0)], strict=True))
     null = (value == 0) & (keys[:, 0] == 0) & (keys[:, 1] == 0)
-    nulls, some = np.bincount(report[null], minlength=len(payloads)), ~null if null.any() else slice(None)
-    return Columns(report[some], keys[some], value[some], ids[some], nulls), faults
+    nulls = np.bincount(report[null], minlength=len(payloads))
+    return Columns(report[~null], keys[~null], value[~null], ids[~null], nulls), faults
 
 
 @lru_cache(64)

@@ -10,13 +10,14 @@ import re
 from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.aggregatable_report import from_json, from_members
 from attributary.api.ara.wire.avro import is_avro
 from attributary.api.ara.wire.avro_blocks import Damaged
 from attributary.errors import InputError
+from attributary.types import Record
 
 SHARE = 2000  # reports
 MOST_IN_SHARE = 2**25  # bytes of them, should they be large
@@ -28,7 +29,7 @@ CHUNK = 2**16
 # clear if it has that, and its key id; or what is wrong with it. A plain tuple, since there are many.
 Given = tuple[str, int, str, bytes, bytes | None, bytes, str]
 
-Content = dict[str, Any] | str | bytes | None  # the members of a report, its JSON, or nothing if that is too long
+Content = Record | str | bytes | None  # the members of a report, its JSON, or nothing if that is too long
 
 
 class Share(NamedTuple):

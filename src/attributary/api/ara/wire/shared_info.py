@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from attributary.errors import brief, why_not_json
+from attributary.types import Record
 
 
 class Category(StrEnum):
@@ -192,7 +193,7 @@ def shared_id(origin: Origin, hour: int, filtering_id: int) -> bytes:
     return hashlib.sha256(json.dumps([*origin, hour, filtering_id]).encode()).digest()
 
 
-def _text(members: dict[str, Any], name: str, needed: bool = True) -> str:
+def _text(members: Record, name: str, needed: bool = True) -> str:
     value = members.get(name, "")
     if not isinstance(value, str) or (needed and not value) or not is_utf8(value):
         words = f"shared_info needs {name}, a text; got {brief(members.get(name))}"
@@ -205,7 +206,7 @@ def is_utf8(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def _time(members: dict[str, Any], name: str) -> int:
+def _time(members: Record, name: str) -> int:
     value = members.get(name)
     seconds = float("nan")
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
