@@ -382,8 +382,12 @@ def with_roles(
 
 def by_measure(tables: dict[str, Arrow]) -> Arrow:
     """The tables of several measures one below the other, with a column that tells them apart; one as it is."""
-    first = next(iter(tables.values()))
-    return first if len(tables) == 1 else stacked(tables, MEASURE, first.column_names[:1])
+    return next(iter(tables.values())) if len(tables) == 1 else labelled(tables)
+
+
+def labelled(tables: dict[str, Arrow]) -> Arrow:
+    """The same tables with that column, also where there is one alone."""
+    return stacked(tables, MEASURE, next(iter(tables.values())).column_names[:1])
 
 
 def with_impressions(table: Arrow, impressions: Floats) -> Arrow:

@@ -5,19 +5,19 @@ told apart by a first column `measure` ("revenue per conversion").
 """
 
 from collections.abc import Iterable, Mapping
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attributary.denoising import Estimate
+from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
-from attributary.estimates import About, Estimates, has_measures, noted, with_columns
+from attributary.estimates import About, Estimates, has_measures, labelled, noted, with_columns
 from attributary.read_estimates import aligned, measure_names, rows_of_measure, tree_of
 from attributary.spec.measure import COUNT
 from attributary.tables import shown
-from attributary.tables.as_written import MEASURE, NEEDED
+from attributary.tables.as_written import NEEDED
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 from attributary.types import Arrow, Floats
@@ -46,13 +46,11 @@ def ratio(value: Estimate, count: Estimate, confidence: float = 0.95) -> Ratio:
     """
     if value.count.shape != count.count.shape:
         raise ValueError(f"estimates are of one tree; got {len(value.count):,} nodes and {len(count.count):,}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"the level of an interval is between 0 and 1; got {confidence}")
     centre, variance = delta(value.count, value.variance, count.count, count.variance)
     around, spread = delta(value.blue, value.variance, count.blue, count.variance)
     none = np.isnan(around)
     around, spread = np.where(none, centre, around), np.where(none, variance, spread)
-    reach = NormalDist().inv_cdf(0.5 + confidence / 2) * np.sqrt(spread)
+    reach = quantile(confidence, np.zeros(1)) * np.sqrt(spread)
     least = 0.0 if value.nonnegative and count.nonnegative else -np.inf
     low, high = np.maximum(around - reach, least), np.maximum(around + reach, least)
     return Ratio(centre, variance, np.minimum(low, centre), np.maximum(high, centre))
@@ -69,13 +67,11 @@ def delta(value: ArrayLike, of_value: ArrayLike, count: ArrayLike, of_count: Arr
 
 def ratios_table(estimates: dict[str, Estimate], confidence: float = 0.95) -> Arrow:
     """The Arrow table of what a conversion brings at each node, for each value; None without counts and values."""
-    import pyarrow as pa
-
-    tables = []
+    tables = {}
     for name, of in ratios_of(estimates, confidence).items():
-        nodes = of.tree.table().add_column(0, MEASURE, pa.array([name] * len(of)))
-        tables.append(with_columns(nodes, {key: of.tree.from_level_order(getattr(of, key)) for key in NEEDED}))
-    return noted(pa.concat_tables(tables), confidence=confidence) if tables else None
+        columns = {key: of.tree.from_level_order(getattr(of, key)) for key in NEEDED}
+        tables[name] = with_columns(of.tree.table(), columns)
+    return noted(labelled(tables), confidence=confidence) if tables else None
 
 
 def ratios_of(estimates: Mapping[str, Estimate], confidence: float = 0.95) -> dict[str, Estimates]:

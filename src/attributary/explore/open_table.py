@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.estimates import NODE, OPTIONAL, About, about, has_measures, label_columns, noted
+from attributary.estimates import NODE, OPTIONAL, About, about, has_measures, label_columns, labelled, noted
 from attributary.file_kind import KnownFile, file_kind
 from attributary.read_estimates import measure_names, read_estimates, read_measures
 from attributary.tables.as_written import MEASURE, NEEDED
@@ -193,7 +193,6 @@ def _is_ours(known: KnownFile) -> bool:
 
 def _in_order(known: KnownFile, levels: list[str] | None) -> Arrow:
     """A table of estimates of any kind as one of ours: the tree's columns, then the figures."""
-    import pyarrow as pa
 
     path, table = known.path, known.table
     if not has_measures(table.column_names, levels):
@@ -202,8 +201,8 @@ def _in_order(known: KnownFile, levels: list[str] | None) -> Arrow:
         stated = {"confidence": round(200 * est.level) / 200} if est.level_known else {}  # text does not state it
         return mark(noted(made, figure=est.figure, **stated), words_of(table))
     read = read_measures(table, path, levels)
-    each = [est.table().add_column(0, MEASURE, pa.array([name] * len(est))) for name, est in read.items()]
-    return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))
+    made = labelled({name: est.table() for name, est in read.items()})
+    return mark(made.replace_schema_metadata(table.schema.metadata), words_of(table))
 
 
 def _above_first(source: Arrow, first: str) -> bool:

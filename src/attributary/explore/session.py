@@ -28,11 +28,11 @@ from attributary.explore.queries import PAGE, Queries, as_csv, view
 from attributary.facts.changes import lead, sum_over_periods, whole
 from attributary.facts.estimates import as_numbers, gain_words
 from attributary.facts.privacy import not_private
-from attributary.facts.quantity import digits, tau_of_value
+from attributary.facts.quantity import TAU, digits, tau_of_value
 from attributary.file_kind import TAKES, file_kind
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
-from attributary.pipeline.denoise_table import DenoisedTable, columns_of_figures, denoise_table
+from attributary.pipeline.denoise_table import DenoisedTable, denoise_table
 from attributary.pipeline.read_tree import read_tree_and_prior
 from attributary.plan import MeasurePlan, Plan, load_plan
 from attributary.prior import from_counts
@@ -246,8 +246,7 @@ def open_session(
             return _one_of(sources.estimates, breakdown)[1]
         options = dict(stated)
         table = read_table(str(file), separator=options.pop("separator", None), sheet=options.pop("sheet", None))
-        figures = columns_of_figures(table, options.pop("value", None))
-        latest[:] = [denoise_table(table, levels, figures, path=str(file), stage=stage, **options)]
+        latest[:] = [denoise_table(table, levels, path=str(file), stage=stage, **options)]
         return latest[0].nodes
 
     of_figures = made if sources.figures or (sources.estimates and sources.breakdowns) else None
@@ -256,7 +255,7 @@ def open_session(
     session = Session(
         (lambda: open_store(tables, levels, memory, made=of_figures)) if tables else None,
         lambda current: begin or plan_start(current, plan, tau),
-        tau if tau is not None else plan.spec.tau if plan else 10.0,
+        tau if tau is not None else plan.spec.tau if plan else TAU,
         plan.spec.noise_model.shape.name if plan else "laplace",
         store,
         {part.measure.name: part for part in plan.by_measure} if plan else {},

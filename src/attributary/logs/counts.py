@@ -27,7 +27,7 @@ from attributary.logs.log_columns import (
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS
-from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
+from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked, with_cells
 from attributary.types import Arrow, Bools, Cells, Ints, Record
 
 LARGEST = 2**31  # leaves
@@ -116,6 +116,11 @@ def leaves(spec: Spec, logs: Logs, table: Arrow, period: Period) -> Counts:
 
     Those of several breakdowns stand one below the other, told apart by a column.
     """
+    conversions = table.filter(np.equal(table.column("fate").to_numpy(), FATES.index("conversion")))
+    names = {attribute.name: f"unknown_{i}" for i, attribute in enumerate(spec.unknown)}
+    spec = spec.with_values(
+        lambda name: label_codes(conversions, names[name], spec.unknown[list(names).index(name)], logs)[0].to_pylist()
+    )
     each = tuple(_of_part(spec, part, logs, table, period) for part in spec.parts)
     if len(each) == 1:
         return each[0]
@@ -213,12 +218,11 @@ def reported_leaves(spec: Spec, logs: Logs, devices: Devices, reported: Reported
     import pyarrow.compute as pc
 
     counts = leaves(spec, logs, reported.groups, period)
-    table, place = counts.table, counts.table.column_names.index("conversions")
-    here = table.column(f"{AT}{spec.paid}")
+    table, here = counts.table, counts.table.column(f"{AT}{spec.paid}")
     table = table.append_column(f"conversions{BEYOND}", pc.subtract(table.column("conversions"), here))
     return replace(
         counts,
-        table=table.set_column(place, "conversions", here),
+        table=with_cells(table, "conversions", here),
         conversions=int(pc.sum(here).as_py() or 0),
         devices=devices,
         reported=reported,
@@ -258,23 +262,16 @@ def _measured(spec: Spec, table: Arrow, groups: "ConversionGroups") -> Arrow:
     import pyarrow as pa
 
     if spec.conversions_per_impression != AUTO and all(measure.limit is not None for measure in spec.values):
-        made = limited_sums(spec, groups, table.num_rows)
-        for name, column in made.items():
-            place = table.column_names.index(name) if name in table.column_names else table.num_columns
-            put = table.set_column if name in table.column_names else table.add_column
-            table = put(place, name, pa.array(column))
-        return table
+        sums = limited_sums(spec, groups, table.num_rows)
+        return pa.table(dict(zip(table.column_names, table.columns, strict=True)) | sums)
     leaf, made = rows_by_bin(spec, groups, table.num_rows)
     first = np.ones(len(leaf), bool)
     first[1:] = leaf[1:] != leaf[:-1]
     taken = table.take(pa.array(leaf)).drop_columns(["conversions"])
     seen = taken.column("impressions").to_numpy(zero_copy_only=False)  # on the first row of the first leaf
     mask = ~first | taken.column("impressions").is_null().to_numpy(zero_copy_only=False)
-    place = taken.column_names.index("impressions")
-    taken = taken.set_column(place, "impressions", pa.array(np.nan_to_num(seen).astype(np.int64), mask=mask))
-    for name, column in made.items():
-        taken = taken.append_column(name, column)
-    return taken
+    seen = pa.array(np.nan_to_num(seen).astype(np.int64), mask=mask)
+    return pa.table(dict(zip(taken.column_names, taken.columns, strict=True)) | {"impressions": seen} | made)
 
 
 def _table(

@@ -138,7 +138,7 @@ def domain_places(
 
 def refuse_no_other(attributes: tuple[Attribute, ...], logs: Logs) -> None:
     """Values can count as `other` only where a domain has that value."""
-    having = [attribute.name for attribute in attributes if OTHER in attribute.labels]
+    having = [attribute.name for attribute in attributes if not attribute.occurs and OTHER in attribute.labels]
     for name in logs.other:
         if name not in having:
             raise InputError(

@@ -73,6 +73,7 @@ def make_plan(
     "split" only the split is, and errors are of unbiased estimates: it suits non-negative ones, too. Without `compare`,
     the plan does not say what the other kind of noise, or other schemes of the API, would mean.
     """
+    spec = spec.with_values(lambda name: tree.labels[tree.attributes.index(name)].dictionary.cast("string").to_pylist())
     asked = Asked(spec, tree, prior or none(tree), profile)
     wishes = Wishes(method, rounding, learn, share or {}, keep, phases, strict)
     proposals = proposals_of(spec)

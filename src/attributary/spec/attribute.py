@@ -121,12 +121,6 @@ class Attribute(Targets):
         if isinstance(name, str) and name in TAKEN:
             yield Mistake("name", f"{name!r} is the name of a column that our tables add; rename it")
         if given.get("unknown") is True:
-            if not ways and "buckets" not in given:
-                yield Mistake(
-                    "domain",
-                    f"attribute {name!r} is unknown to the impression and needs a domain; add domain = [...], "
-                    "range = [first, last], or bucket and buckets",
-                )
             for way in ways[1:]:
                 yield Mistake(way, f"a domain is given in one way; got {ways[0]} too: keep one of them")
         elif ways and ways != ["calendar"]:
@@ -141,6 +135,11 @@ class Attribute(Targets):
             if key in given and "bucket" not in given and (key == "start" or "calendar" not in given):
                 yield Mistake(key, 'goes with bucket, which is missing; say how wide they are, as in bucket = "2d"')
         yield from _wrong_domain(given)
+
+    @property
+    def occurs(self) -> bool:
+        """Whether only a conversion has it, and its values are those that occur."""
+        return self.unknown and all(way is None for way in (self.domain, self.range, self.bucket, self.calendar))
 
     @property
     def size(self) -> int:

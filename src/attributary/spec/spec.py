@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -299,7 +299,7 @@ class Spec(Section):
     @property
     def terms(self) -> Terms:
         """What planning goes by of the API that it is for."""
-        return terms_of({"api": self.api and {"kind": self.api.kind}})
+        return terms_of({"api": self.api})
 
     def is_delay(self, attribute: Attribute) -> bool:
         """Whether an attribute is the time from impression to conversion: in buckets, and no column of the logs."""
@@ -391,20 +391,33 @@ class Spec(Section):
             named[name]["error"] = error
         return type(self)(**keys)
 
+    def with_values(self, labels: Callable[[str], Iterable[str]]) -> Self:
+        """The same where attributes whose values are those that occur have a domain: their `labels`, by name."""
+        if not any(attribute.occurs for attribute in self.attributes):
+            return self
+        each = (
+            attribute.model_copy(update={"domain": tuple(sorted(set(labels(attribute.name))))})
+            if attribute.occurs
+            else attribute
+            for attribute in self.attributes
+        )
+        return self.model_copy(update={"attributes": tuple(each)})
+
     def tree(self, known: Any = None) -> Tree:
         """The tree that is queried: known attributes as they occur in a table, the full domain of unknown ones below.
 
         The table is Arrow, pandas, polars or a dict of columns; rows may repeat, and other columns are passed over.
         Labels become text. Nodes are numbered in level order.
         """
-        from attributary.spec.spec_tree import queried
+        from attributary.spec.spec_tree import occurring, queried
 
         if self.breakdowns is not None:
             raise InputError(
                 f"this spec has several breakdowns ({', '.join(self.called)}), and one tree is needed here; take a "
                 "spec with one, or `attributary run`"
             )
-        domains = {attribute.name: attribute.labels for attribute in self.unknown}
+        whole = self.with_values(lambda name: occurring(known, name))
+        domains = {attribute.name: attribute.labels for attribute in whole.unknown}
         return queried(known, [attribute.name for attribute in self.known], domains, self.total)
 
 
@@ -446,6 +459,13 @@ def _between(given: Record) -> Iterator[Mistake]:
     for i, each in enumerate(attributes):
         if each.get("unknown") is True:
             unknown = names[i] if unknown is None else unknown
+            ways = ("domain", "range", "bucket", "buckets", "calendar")
+            if not terms_of(given).values_occur and not any(way in each for way in ways):
+                yield Mistake(
+                    ("attribute", i, "domain"),
+                    f"attribute {names[i]!r} is unknown to the impression and needs a domain; add domain = [...], "
+                    "range = [first, last], or bucket and buckets",
+                )
         elif unknown is not None:
             yield Mistake(
                 ("attribute", i),

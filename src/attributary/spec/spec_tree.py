@@ -36,6 +36,16 @@ def queried(table: Arrow, known: list[str], domains: dict[str, tuple[str, ...]],
     return Tree(parent.astype(np.int32), layout.first, layout.offsets, None, (*known, *domains), tuple(labels), total)
 
 
+def occurring(table: Arrow, name: str) -> list[str]:
+    """The labels of a column; those of conversions, whose impressions have none there."""
+    if table is None or name not in arrow_table(table).column_names:
+        raise InputError(f"{name!r} takes the values that occur, and the table has no column {name!r}; give a domain")
+    labels = text_labels(arrow_table(table), name).dictionary_decode().unique().to_pylist()
+    if not any(labels):
+        raise InputError(f"{name!r} takes the values that occur, and none does; give a domain")
+    return [label for label in labels if label]
+
+
 def _known(table: Arrow, known: list[str]) -> tuple[list[NDArray[np.int64]], list[Any]]:
     """The parents of each level, counted within the level above, and its labels."""
     if table is None:

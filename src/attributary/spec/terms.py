@@ -86,6 +86,7 @@ class Terms:
     conversions: int  # of one impression, at most
     answer: str = "an answer"  # what people call one
     client_knows_delay: bool = False  # whether clients can tell the time from impression to conversion
+    values_occur: bool = False  # whether unknown attributes may take the values that occur, without a domain
     section: type[ApiSection] = ApiSection  # its settings
     proposals: Callable[[], object] | None = None  # makes `plan.proposals.Proposals`, where it has several ways
     devices: Callable[[], object] | None = (
@@ -122,6 +123,8 @@ def _terms(section: Keys) -> Terms:
 def _section(given: Keys) -> Record:
     """The keys of the section [api]; none of what is none."""
     section = given.get("api")
+    if isinstance(section, ApiSection):
+        return section.model_dump(exclude_none=True)
     return section if isinstance(section, dict) else {}
 
 

@@ -256,3 +256,13 @@ def test_levels_of_scheme_a_lose_what_the_budget_says(site_epsilon: float, lost:
     done = walked(spec, devices, [reports], 3, 0)
     assert (done.given < 0).mean(axis=1) == pytest.approx(lost, abs=0.002)
     assert ((done.why == 1) == (done.given < 0)).all()  # the newest epoch is the only one, and its site cannot pay
+
+
+def test_logs_are_counted_without_a_domain(tmp_path: Path) -> None:
+    case = Case("A day", devices=60)
+    case.write(tmp_path)
+    attributes = [{"name": "campaign"}, {"name": "place"}, {"name": "day", "unknown": True}]
+    free = Spec(api=case.spec.api, attribute=attributes, logs=case.spec.logs, tau=10)
+    counts, given = count(free, str(tmp_path)), count(case.spec, str(tmp_path))
+    assert counts.table.equals(given.table)
+    assert run(free, str(tmp_path), rng=np.random.default_rng(0)).plan.spec.unknown[0].labels == DAYS

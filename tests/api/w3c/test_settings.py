@@ -134,3 +134,24 @@ def test_batches_that_are_too_small_are_told_before_and_after() -> None:
     assert not batch_lines(make_plan(five, tree, prior, profile=prior.profile), tree, prior.mean, "by the prior")
     ara = Spec(epsilon=9, attribute=[{"name": "campaign"}, day], tau=10)
     assert not batch_lines(make_plan(ara, tree, prior), tree, prior.mean, "by the prior")
+
+
+def test_batches_are_the_values_that_occur() -> None:
+    """Without a domain, tree and plan are those of the domain that has what occurs; impressions have no value."""
+    table = {"campaign": ["a", "a", "b", "b", "b"], "day": ["tue", "mon", None, "mon", "sun"], "conversions": [9] * 5}
+
+    def of(**domain: object) -> Spec:
+        attributes = [{"name": "campaign"}, {"name": "day", "unknown": True, **domain}]
+        return Spec(api={"kind": "w3c", "site_epsilon": 3.0, "scheme": "A"}, attribute=attributes, tau=10)
+
+    free, given = of(), of(domain=["mon", "sun", "tue"])
+    trees = [spec.tree(table) for spec in (free, given)]
+    assert trees[0].table().equals(trees[1].table())
+    plans = [make_plan(spec, tree) for spec, tree in zip((free, given), trees, strict=True)]
+    assert plans[0].fingerprint == plans[1].fingerprint
+    assert plans[0].spec.unknown[0].labels == ("mon", "sun", "tue")
+    for wrong in ({"campaign": ["a"]}, {"campaign": ["a"], "day": [None]}):
+        with pytest.raises(InputError, match="takes the values that occur"):
+            free.tree(wrong)
+    with pytest.raises(InputError, match="needs a domain"):
+        Spec(epsilon=1, attribute=[{"name": "campaign"}, {"name": "day", "unknown": True}])

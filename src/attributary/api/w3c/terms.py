@@ -31,6 +31,7 @@ W3C = Terms(
     largest_epsilon=1000,
     conversions=REPORTS,  # as many as budgets pay for
     answer="a conversion",
+    values_occur=True,  # batches are the values that conversions have
     section=W3cSection,
     proposals=_proposals,
     devices=_devices,
