@@ -7,7 +7,7 @@ import sys
 
 SUITES = (
     *("denoise", "nonnegative", "prior", "posterior", "noise", "budget", "generate", "evaluate"),
-    *("table", "logs", "values", "ara", "page", "explore", "w3c"),
+    *("table", "logs", "values", "ara", "page", "explore", "cluster", "w3c"),
 )
 
 

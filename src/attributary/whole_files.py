@@ -172,8 +172,11 @@ def sole_writer(path: str) -> Iterator[bool]:
     """Keeps others from writing to a folder or file meanwhile, or raises TryAgain where another process does.
 
     The lock is an empty file beside it, locked by the system, so that it ends with the process. Gives whether there is
-    a lock; some systems and disks have none. A thread that has it may take it again.
+    a lock; some systems and disks have none, nor have addresses. A thread that has it may take it again.
     """
+    if "://" in path:
+        yield False
+        return
     target = os.path.realpath(path)
     holder = (threading.get_ident(), target)
     if holder in _sole_writers:

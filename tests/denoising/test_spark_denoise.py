@@ -11,6 +11,9 @@ from attributary import Tree, denoise
 from attributary.denoising.cluster import spark_denoise as module
 from attributary.denoising.cluster.spark_denoise import denoise_spark
 from attributary.errors import InputError
+from attributary.estimators import Estimator
+from attributary.measurements import Measurements
+from attributary.tables.table_columns import plain
 from support.effort import first_of
 
 LEVELS = ["a", "b", "c", "d"]
@@ -85,6 +88,28 @@ def test_a_total_above_all_trees(spark: Any) -> None:
     found = denoise_spark(spark.createDataFrame(table), LEVELS, "noisy", "variance", whole=True).toArrow()
     assert found.schema.field("estimate").type == pa.int64()
     check_same(found, on_one_machine(table, whole=True))
+
+
+def test_a_tree_that_is_too_large_is_cut_without_a_word(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST", 20)
+    table, cuts = forest(2, roots=1), []
+    monkeypatch.setattr(module, "_cut", lambda *given, made=module._cut: cuts.append(made(*given)) or cuts[-1])
+    found = denoise_spark(spark.createDataFrame(table), LEVELS, "noisy", "variance")
+    assert cuts[0] > 0
+    check_same(found.toArrow(), on_one_machine(table))
+
+
+def test_shares_may_be_learned(spark: Any) -> None:
+    """Of one part, as on one machine."""
+    table, levels = labelled_counts(12), ["a", "b", "c"]
+    found = by_note(denoise_spark(spark.createDataFrame(table), levels, "noisy", 18.0, estimator="learned").toArrow())
+    table = pa.table({name: plain(table.column(name)) for name in table.column_names})
+    table = table.sort_by([(name, "ascending") for name in levels])  # as parts are
+    tree = Tree.from_paths(table, levels)
+    measured = Measurements(table.column("noisy").to_numpy(), np.full(len(tree), 18.0), tree=tree)
+    expected = by_note(table.append_column("made", [Estimator("learned").denoise(tree, measured).count]))
+    assert found.column_names[-1] == "from_prior"
+    assert np.allclose(found.column("estimate").to_numpy(), expected.column("made").to_numpy(), rtol=1e-9, atol=1e-9)
 
 
 def test_leaves_alone_get_the_nodes_above_them(spark: Any) -> None:
@@ -222,7 +247,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a confidence of 1": ({"confidence": 1.0}, "the confidence is between 0 and 1; got 1.0"),
     "joint on a cut tree": (
         {"cut": "b", "nonnegative": "joint"},
-        "joint least squares needs a whole tree on one worker",
+        "joint least squares needs whole trees on one worker",
     ),
 }
 

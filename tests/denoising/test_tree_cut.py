@@ -25,6 +25,7 @@ from attributary.denoising.cluster.pieces import (
     solve_top,
 )
 from attributary.errors import InputError
+from attributary.estimators import Estimator
 from support.effort import examples
 from support.forests import Case, cases
 from support.runners import RUNNERS, running
@@ -105,7 +106,10 @@ def in_one_piece(levels: list[str], table: pa.Table, shape: str = "laplace", **o
 
 def agree(levels: list[str], table: pa.Table, cut: int, parts: int, **options: Any) -> None:
     """In pieces and in one: the same to 1e-9, in every column."""
-    task = ClusterTask(levels, min(cut, len(levels) - 1), levels, levels, ADDED, **options)
+    how = {name: value for name, value in options.items() if name not in ("nonnegative", "whole")}
+    method, whole = options.get("nonnegative"), options.get("whole", False)
+    chosen = Estimator("nonnegative" if method else "unbiased", method == "joint", whole)
+    task = ClusterTask(levels, min(cut, len(levels) - 1), levels, levels, ADDED, chosen, **how)
     found, expected = by_path(in_pieces(task, table, parts), levels), in_one_piece(levels, table, **options)
     assert found.select(levels) == expected.select(levels)
     size = 1 + np.abs(np.nan_to_num(table.column(NOISY).to_numpy())).max()
@@ -206,7 +210,7 @@ def test_mistakes_are_told_by_their_whole_path(name: str) -> None:
     noisy, variance, message = WRONG[name]
     levels, table = in_paths(Case(FAMILY, noisy, variance))
     with pytest.raises(ValueError, match=message):
-        in_pieces(ClusterTask(levels, 1, levels, levels, ADDED, "top-down"), table, 2)
+        in_pieces(ClusterTask(levels, 1, levels, levels, ADDED, Estimator("nonnegative")), table, 2)
 
 
 def test_nodes_without_a_row_are_refused_wherever_the_others_are() -> None:

@@ -19,18 +19,9 @@ from attributary.noise.blocks import BlockEntropy
 from attributary.pipeline.run import Run, run
 from attributary.pipeline.spark_run import SparkRun, run_spark
 from attributary.tables.table_columns import plain
+from support.spark_driver import rows_collected
 
 UNTIL = "2026-02-02"
-MEASURES = """
-conversions_per_impression = 2
-
-[[measure]]
-name = "conversions"
-
-[[measure]]
-name = "revenue"
-limit = 100
-"""
 
 
 @pytest.fixture
@@ -90,24 +81,29 @@ def test_a_run_is_that_of_one_machine(
     assert (found["estimates"].column("parent").to_numpy() < 0).tolist() == roots.tolist()
 
 
+@pytest.mark.parametrize("words", ["", "total = true"])
+def test_roots_too_large_for_a_block_are_cut(
+    words: str, engine: Spark, shop_of: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks below roots, and below a total: counts and noise to the bit, estimates to rounding."""
+    monkeypatch.setattr(blocks, "LEAVES", 150 if words else 30)
+    spec = shop_of(20_000) / "spec.toml"
+    text = spec.read_text()
+    spec.write_text(f"{words}\n" + (text.replace("split_by", "# split_by") if words else text))
+    plan = run(str(spec), rng=BlockEntropy(1)).plan
+    done, one = run_spark(str(spec), engine=engine, seed=3, plan=plan), run(str(spec), plan=plan, rng=BlockEntropy(3))
+    assert done.parts.above[0] == (1 if words else len(one.tree.roots))
+    assert sum(done.parts.levels) == len(one.tree)
+    check_same(saved(done, tmp_path / "out", one), one)
+
+
 def test_the_driver_gets_no_leaves(
     engine: Spark, shop_of: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a forest of several blocks, the driver gets at most one, and the levels of the page."""
-    from pyspark.sql.classic.dataframe import DataFrame
-
     monkeypatch.setattr(blocks, "LEAVES", 150)
     monkeypatch.setattr("attributary.pipeline.spark_run.ON_PAGE", 60)
-    sizes = []
-    for name in ("toArrow", "collect", "toPandas"):
-        was = getattr(DataFrame, name)
-
-        def told(frame: DataFrame, was: Any = was) -> Any:
-            answer = was(frame)
-            sizes.append(len(answer))
-            return answer
-
-        monkeypatch.setattr(DataFrame, name, told)
+    sizes = rows_collected(monkeypatch)
     done = run_spark(str(shop_of(20_000) / "spec.toml"), engine=engine)
     shown = done.save(str(tmp_path / "out"))
     assert sizes and max(sizes) < done.parts.leaves / 2

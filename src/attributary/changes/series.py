@@ -348,7 +348,8 @@ def _within_table(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ..
     sums = [_sums_below(plain, mask) for mask in masks]
     for i, (one, two) in enumerate(pairwise(masks), 1):
         change = _sums_below(plain, two - one).variance
-        shared = np.nan_to_num((sums[i].variance + sums[i - 1].variance - change) / 2, posinf=0.0, neginf=0.0)
+        with np.errstate(invalid="ignore"):  # of what was not measured
+            shared = np.nan_to_num((sums[i].variance + sums[i - 1].variance - change) / 2, posinf=0.0, neginf=0.0)
         sums[i] = replace(sums[i], shared=shared)
     recomputed = bool(_apart(tree.to_level_order(plain.blue), est.estimate, est.variance).any())
     about = (est.fit, recomputed, est.not_private, est.generated)

@@ -54,7 +54,8 @@ for small counts, but they are biased: do not bill by them.
 
 THE OUTPUT has your rows and columns, and adds estimate, variance, low and high (the interval at --confidence),
 correction (how far the figure moved, in standard deviations), noisy and noise_variance; with learned or posterior also
-from_prior, the weight of the prior. More: docs/table.md, docs/prior.md, docs/posterior.md
+from_prior, the weight of the prior. With --engine spark, it is a folder of Parquet files. More: docs/table.md,
+docs/prior.md, docs/posterior.md, docs/cluster.md
 """
 
 
@@ -77,6 +78,7 @@ from_prior, the weight of the prior. More: docs/table.md, docs/prior.md, docs/po
 @options.format_option(FORMATS)
 @options.option("--prefix", "Prefix of the names of the added columns.", default="")
 @options.threads
+@options.cluster_options
 @options.quiet()
 def denoise(
     *,
@@ -96,12 +98,15 @@ def denoise(
     protected: bool,
     threads: int | None,
     noise: str | None,
+    engine: str,
+    master: str | None,
+    conf: tuple[str, ...],
     **of_table: Any,
 ) -> None:
     from attributary.cli.print_results import print_estimates, print_form
     from attributary.denoising.passes import passes_once
     from attributary.pipeline.breakdowns import JointDenoised
-    from attributary.pipeline.denoise_table import columns_of_figures, denoise_table
+    from attributary.pipeline.denoise_table import denoise_table
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
 
@@ -114,6 +119,11 @@ def denoise(
         "confidence": confidence,
     }
     _refuse_mixtures(files, tree, {"path": path, "levels": levels, "value": value, **of_table})
+    cluster = options.on_cluster(engine, master, conf)
+    if cluster is not None:
+        source = {"files": files, "tree": tree, "path": path, "levels": levels, "value": value}
+        _on_spark(cluster, source, how, output, format_, of_table, quiet)
+        return
     written = check_output(output, format_)
     trees = tree or _trees_beside(files)
     refuse_inputs([output], [*files, *trees, path, prior])
@@ -125,8 +135,7 @@ def denoise(
             how |= {"path": path, "stage": stage}
             with answered():
                 table = read_table(path, separator=of_table.pop("separator"), sheet=of_table.pop("sheet"))
-                figures = columns_of_figures(table, value)
-                denoised = denoise_table(table, _names(table, levels), figures, **how, **of_table)
+                denoised = denoise_table(table, _names(table, levels), value, **how, **of_table)
         stage("writing")
         made = denoised.written(written.format)
         write_table(made, output, format_)
@@ -141,6 +150,49 @@ def denoise(
     elif not quiet:
         print_form(denoised.recognised, denoised.doubts)
         print_estimates(denoised.quantities(confidence), made.num_rows, output, denoised.notes)
+
+
+def _on_spark(
+    cluster: Any,
+    source: dict[str, Any],
+    how: dict[str, Any],
+    output: str,
+    format_: Any,
+    of_table: dict[str, Any],
+    quiet: bool,
+) -> None:
+    """Denoises on a cluster, and prints what was written: Parquet files in a folder."""
+    from attributary.pipeline.spark_nodes import denoise_summary_spark, denoise_table_spark, save_frame
+    from attributary.plan import Plan
+
+    if output == "-" or format_ not in (None, "parquet"):
+        raise InputError("a cluster writes a folder of Parquet files; give its name, as in -o estimates.parquet")
+    here = {**of_table, "prior": how.pop("prior"), "protected": how.pop("protected")}
+    amounts = {name: here.pop(name) for name in ("variance", "std", "fill", "prefix")}
+    for name, given in here.items():
+        if given not in (None, False, (), ""):
+            raise InputError(f"--{name.replace('_', '-')} is for one machine; leave it out, or --engine spark")
+    path, plans = source["path"], source["files"]
+    with cluster as engine:
+        if path is None:
+            pairs = _with_trees(plans, source["tree"])
+            if len({(plan, tree) for plan, _, tree in pairs}) > 1:
+                raise InputError("a cluster denoises reports of one plan and one tree; denoise those of each alone")
+            name, tree = pairs[0][0], pairs[0][2]
+            reports = [report for _, report, _ in pairs]
+            made = denoise_summary_spark(Plan.load(name), reports, tree, engine=engine, name=name, **how)
+        else:
+            if not (source["levels"] and source["value"]):
+                raise InputError("a cluster recognises no columns; say which with --levels and --value")
+            names = [level.strip() for level in source["levels"].split(",")]
+            made = denoise_table_spark([path], names, source["value"], engine=engine, **how, **amounts)
+        rows = save_frame(engine, made.frame, output)
+    if made.not_private:
+        say(f"{output}: {made.not_private}", always=True)
+    if not quiet:
+        for note in made.notes:
+            say(note)
+        say(f"{rows:,} rows written to {output}")
 
 
 def _names(table: Arrow, levels: str | None) -> list[str] | None:

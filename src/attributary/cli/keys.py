@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import flag, option, quiet
+from attributary.cli.options import cluster_options, flag, on_cluster, option, quiet
 from attributary.cli.printing import Out, print_table, say, stages
 from attributary.cli.reading import check_folder, refuse_inputs
 from attributary.cli.summary_file import fact
@@ -40,7 +40,8 @@ With --impressions, the folder -o gets tree.parquet (the nodes) and domain.avro 
 impressions whose conversions the reports can hold; if some are missing, say --partial.
 
 Plans for BigQuery give SQL instead (queries.sql); plans for W3C Attribution give indexes (indexes.csv) and calls of a
-page's script. More: docs/keys.md, docs/cleanrooms.md, docs/w3c.md
+page's script. With --engine spark, a cluster makes tree and domain, as folders of shards. More: docs/keys.md,
+docs/cleanrooms.md, docs/w3c.md, docs/cluster.md
 """
 
 
@@ -60,6 +61,7 @@ page's script. More: docs/keys.md, docs/cleanrooms.md, docs/w3c.md
     "At the first run: largest number of classes of contributions.  [default: 50]",
     type=click.IntRange(2, 10**9),
 )
+@cluster_options
 @option("-o --output DIR", "Folder for tree and domain.", default="keys")
 @quiet("Print no table and no messages.")
 def keys(
@@ -69,6 +71,9 @@ def keys(
     conversion: str | None,
     impressions: tuple[str, ...],
     partial: bool,
+    engine: str,
+    master: str | None,
+    conf: tuple[str, ...],
     output: str,
     quiet: bool,
     **options: Any,
@@ -92,6 +97,10 @@ def keys(
         clients = api.clients(loaded, **{name: wanted.pop(name) for name in WISHES if name in wanted})
     except InputError as error:
         raise InputError(f"{plan}: {error}") from error
+    cluster = on_cluster(engine, master, conf)
+    if cluster is not None:
+        _on_spark(cluster, clients, plan, impressions, partial, output, quiet)
+        return
     messages: list[Message] = []
     trees: list[Tree] = []
     query: Query | None = None
@@ -138,6 +147,25 @@ def keys(
         written, keys_in_words = f"{nodes:,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
         fact(nodes=nodes, keys=query.size)
         say(f"{written}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
+
+
+def _on_spark(
+    cluster: Any, clients: "Clients", path: str, impressions: tuple[str, ...], partial: bool, output: str, quiet: bool
+) -> None:
+    """Makes tree and domain on a cluster, and prints what they came to."""
+    from attributary.pipeline.spark_nodes import DOMAIN, keys_spark, refuse_api
+
+    if not impressions:
+        raise InputError("a cluster makes tree and domain of --impressions; give them, or leave --engine spark out")
+    refuse_api(clients.plan)
+    with cluster as engine, stages(not quiet) as stage:
+        made = keys_spark(clients.plan, impressions, output, engine=engine, partial=partial, stage=stage)
+        if clients.changed:
+            clients.saved.save(path)
+    fact(nodes=made.nodes, keys=made.keys)
+    if not quiet:
+        _print_layout(clients, path)
+        say(f"{made.nodes:,} nodes written to {output}/{TREE}, {made.keys:,} keys to {output}/{DOMAIN}")
 
 
 def _options(options: Record, api: "AttributionApi") -> Record:

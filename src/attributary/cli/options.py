@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from attributary.errors import InputError
 from attributary.kernel import limit_threads
 
 if TYPE_CHECKING:
@@ -125,14 +126,18 @@ def threads(command: Callable[..., Any]) -> Callable[..., Any]:
     return option("--threads NUMBER", about, type=click.IntRange(1, MOST_AT_ONCE))(limited)
 
 
+spark_options = together(
+    option("--master URL", "Spark master.  [default: the running session, or this machine]"),
+    option("--conf KEY=VALUE", "A setting of Spark; repeatable.", multiple=True),
+)
 engine_options = together(
     choice("--engine", ["duckdb", "spark"], "Engine to run on.", "duckdb"),
     option("--memory SIZE", "Memory limit of DuckDB, as in 4GB.  [default: 80 % of RAM]"),
     option("--temp DIR", "Folder for what does not fit into memory.  [default: the temporary folder]"),
     threads,
-    option("--master URL", "Spark master.  [default: the running session, or this machine]"),
-    option("--conf KEY=VALUE", "A setting of Spark; repeatable.", multiple=True),
+    spark_options,
 )
+cluster_options = together(choice("--engine", ["duckdb", "spark"], "Engine to run on.", "duckdb"), spark_options)
 period_options = together(  # the impressions that count, by their time
     option("--from --since TIME", "Count impressions from this time on.", "since"),
     option("--until TIME", "Count impressions before this time."),
@@ -185,6 +190,18 @@ form_options = together(  # how a table is read
     option("--sheet NAME", "Sheet of a spreadsheet.  [default: the only one with a table]"),
     option("--wide LEVEL", "Level that a pivot's columns are the labels of, as in day."),
 )
+
+
+def on_cluster(engine: str, master: str | None, conf: tuple[str, ...]) -> Any:
+    """The engine of a cluster for a `with` statement; None on this machine, where a command needs no engine."""
+    if engine == "spark":
+        from attributary.logs.count import make_engine
+
+        return make_engine(engine, master=master, conf=conf)
+    for name, value in (("master", master), ("conf", conf)):
+        if value:
+            raise InputError(f"--{name} is an option of Spark; add --engine spark, or leave it out")
+    return None
 
 
 def chosen_estimator(name: str | None, joint: bool, whole: bool, prior: str | None = None) -> "Estimator":

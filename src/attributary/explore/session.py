@@ -32,7 +32,7 @@ from attributary.facts.quantity import TAU, digits, tau_of_value
 from attributary.file_kind import TAKES, file_kind
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
-from attributary.pipeline.denoise_table import DenoisedTable, columns_of_figures, denoise_table
+from attributary.pipeline.denoise_table import DenoisedTable, denoise_table
 from attributary.pipeline.read_tree import read_tree_and_prior
 from attributary.plan import MeasurePlan, Plan
 from attributary.prior import from_counts
@@ -231,8 +231,7 @@ def open_session(
     def made() -> Arrow:
         options = dict(stated)
         table = read_table(str(file), separator=options.pop("separator", None), sheet=options.pop("sheet", None))
-        figures = columns_of_figures(table, options.pop("value", None))
-        latest[:] = [denoise_table(table, levels, figures, path=str(file), stage=stage, **options)]
+        latest[:] = [denoise_table(table, levels, path=str(file), stage=stage, **options)]
         return latest[0].nodes
 
     of_figures = made if sources.figures else None

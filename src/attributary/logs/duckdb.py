@@ -79,6 +79,7 @@ class DuckDB:
         self._spill.cleanup()
 
     def open(self, files: Files) -> Relation:
+        files.refuse_folders()
         self._look_for_cuts(files)
         rows = _rows(files)
         types = self._types(rows)

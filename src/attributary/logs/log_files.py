@@ -25,6 +25,9 @@ PARTITION = re.compile(r"(?:^|/)([^/=]+)=([^/]*)(?=/)")  # a folder named after 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
+TABLE = "table://"  # before the name of a table in a catalog, which Spark reads: table://shop.impressions
+
+
 class Files(NamedTuple):
     """The files of one log, all of one kind; an address such as s3://… is left to the engine."""
 
@@ -43,6 +46,15 @@ class Files(NamedTuple):
         """Whether all files are in folders that are named after values of the same columns, which are text then."""
         names = {tuple(partition(path)) for path in self.paths}
         return len(names) == 1 and names != {()}
+
+    def refuse_folders(self) -> None:
+        """Refuses addresses of folders and tables, for an engine that does not read them."""
+        for path in self.paths:
+            if "://" in path and by_name(path).format is None:
+                raise InputError(
+                    f"{path} does not end like a log file; logs are {READ}: give files or a pattern, as in "
+                    f"{path.rstrip('/')}/*.parquet, or choose the engine spark"
+                )
 
     @property
     def name(self) -> str:
@@ -111,13 +123,8 @@ def _inside(folder: str) -> list[str]:
 
 def _file_kind(path: str, header: bool) -> Files:
     named = by_name(path)
-    if "://" in path:
-        if named.format is None:
-            raise InputError(
-                f"{path} does not end like a log file; logs are {READ}: give files or a pattern, as in "
-                f"{path.rstrip('/')}/*.parquet"
-            )
-        return Files((path,), named.format, named.packing)
+    if "://" in path:  # without an ending, a folder of Parquet files or a table
+        return Files((path,), named.format or "parquet", named.packing)
     try:
         with open(path, "rb") as file:
             packing = packing_of(file.read(4))

@@ -7,15 +7,16 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import reduce
+from secrets import token_hex
 from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError, Kind, Relation, Report
-from attributary.logs.log_files import Files
+from attributary.logs.log_files import TABLE, Files, files
 from attributary.types import Arrow
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Spark:
     """The engine of a session, for a `with` statement: of the one given, of the active one, or of a new one.
 
     A new one is at `master`, or on this machine, with `settings` of Spark's own, and is stopped in the end. Another one
-    is left as it was: what is set here is set in a session beside it.
+    is left as it was: what is set here is set in a session beside it. Frames are read under their names, as a spec says
+    them: impressions = "table://impressions" with frames={"impressions": frame}.
     """
 
     types: dict[Kind, str] = {"date": "DATE", "time": "TIMESTAMP_NTZ", "zoned": "TIMESTAMP"}  # noqa: RUF012
@@ -54,6 +56,7 @@ class Spark:
         master: str | None = None,
         settings: Mapping[str, str] | None = None,
         report: Report | None = None,
+        frames: "Mapping[str, DataFrame] | None" = None,
     ) -> None:
         running = session or active_session()
         if running is not None and (master is not None or settings):
@@ -66,6 +69,7 @@ class Spark:
             self._session.conf.set(name, value)
         self._report = report or (lambda stage, share: None)
         self._frames: dict[str, list[DataFrame]] = {}
+        self._given, self._views = dict(frames or {}), list[str]()
 
     def __enter__(self) -> Self:
         self._quiet.enter_context(quiet_py4j())
@@ -74,6 +78,8 @@ class Spark:
     def __exit__(self, *_: object) -> None:
         for view in self._frames:
             self._session.catalog.dropTempView(view)
+        for view in self._views:
+            self._session.catalog.dropGlobalTempView(view)
         if self._started is not None:
             self._started.stop()
         self._quiet.close()
@@ -108,6 +114,8 @@ class Spark:
         return self._session.sql(sql)
 
     def place(self, relation: Relation, condition: str) -> str | None:
+        if relation.name.startswith(TABLE):
+            return relation.name if self._frames[relation.sql][0].where(condition).head() is not None else None
         has_numbers = relation.files.format == "parquet"  # lines of text have no numbers on a cluster
         where = ["_metadata.file_path", *(["_metadata.row_index"] if has_numbers else [])]
         for frame in self._frames[relation.sql]:
@@ -118,7 +126,25 @@ class Spark:
                 return f"{file}: row {row[1] + 1:,}" if has_numbers else file
         return None
 
+    def read(self, names: Sequence[str], folder: str = ".") -> "DataFrame":
+        """The rows of files, folders, addresses or a table in a catalog, as a frame."""
+        return self.frame(f"SELECT * FROM {self.open(files(names, folder)).sql}")
+
+    @property
+    def session(self) -> "SparkSession":
+        return self._session
+
     def _read(self, files: Files) -> "DataFrame":
+        tables = [path.removeprefix(TABLE) for path in files.paths if path.startswith(TABLE)]
+        if tables:
+            if len(files.paths) > 1:
+                raise InputError(f"a table in a catalog is a log of its own; got {TABLE}{tables[0]} beside others")
+            if tables[0] not in self._given:
+                return self._session.table(tables[0])
+            view = f"attributary_{token_hex(8)}"  # of all sessions
+            self._given[tables[0]].createGlobalTempView(view)
+            self._views.append(view)
+            return self._session.table(f"global_temp.{view}")
         paths = [path if "://" in path else _address(path) for path in files.paths]
         reader = self._session.read
         above = _base_path(files.paths[0]) if files.partitioned else None
@@ -369,8 +395,9 @@ def _mistake(words: str, name: str) -> ValueError | None:
             f"{file}: a line has more or fewer cells than the header, {line[:SHOWN]!r}; quote cells that contain the "
             "separator, and leave none out; where cells contain line breaks, use Parquet"
         )
-    if "PATH_NOT_FOUND" in messages:
-        return InputError(f"there is no file {file}")
+    for condition, there in (("PATH_NOT_FOUND", f"file {file}"), ("TABLE_OR_VIEW_NOT_FOUND", f"table {name}")):
+        if condition in messages:
+            return InputError(f"there is no {there}")
     if "PARQUET_TYPE_ILLEGAL" in messages or "UNSUPPORTED_TIME_TYPE" in messages:
         return InputError(
             f"{file}: {_first(messages)}; Spark reads times to the microsecond: write the file again with those"

@@ -7,6 +7,7 @@ are dealt into them, and so on down the known attributes, and the nodes above th
 a part in a root's noise, and a forest can be drawn root by root.
 """
 
+from collections.abc import Iterator
 from hashlib import blake2b, sha256, shake_256
 from typing import TypeAlias, TypeVar
 
@@ -26,14 +27,16 @@ LEAVES = 250_000  # of a block, about; it decides what noise a seed gives
 class BlockEntropy:
     """Entropy for each block of a forest: of a seed, which is NOT private, or of a secret of 32 random bytes.
 
-    With `only` and the `number` of blocks in all, for a tree that is part of that block.
+    With `only` and the `number` of blocks in all, for a tree that is part of that block, down from level `first`: nodes
+    above it are of another block, and get nan.
     """
 
-    def __init__(self, key: int | bytes, only: int | None = None, number: int | None = None) -> None:
+    def __init__(self, key: int | bytes, only: int | None = None, number: int | None = None, first: int = 0) -> None:
         if isinstance(key, bytes) and len(key) < 32:
             raise ValueError(f"a secret has 32 bytes or more; got {len(key)}: take os.urandom(32)")
         self.private = isinstance(key, bytes)
-        self._key, self._only, self._number, self._begun = key, only, number, dict[int, Entropy]()
+        self._key, self._only, self._number, self._first = key, only, number, first
+        self._begun = dict[int, Entropy]()
 
     def bytes(self, length: int, /) -> bytes:
         """The bytes of the first block, for what has no blocks."""
@@ -59,7 +62,8 @@ class BlockEntropy:
         count, budget = tree.to_level_order(count), tree.to_level_order(budget)
         place, order = in_blocks(tree, known, self._number)
         place = place if self._only is None else np.full(len(tree), self._only)
-        order, noisy = order[np.argsort(place[order], kind="stable")], np.empty(len(tree))
+        order = order[order >= tree.offsets[self._first]]
+        order, noisy = order[np.argsort(place[order], kind="stable")], np.full(len(tree), np.nan)
         for nodes in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
             entropy = self.block(int(place[nodes[0]]), count[nodes])
             noisy[nodes] = model.measure(count[nodes], budget[nodes], entropy)
@@ -92,14 +96,10 @@ def in_blocks(tree: Tree, known: int, number: int | None = None) -> tuple[Ints, 
     place = np.zeros(len(tree), np.int64)
     if number == 1 or not known:  # without known attributes, all nodes are one family
         return place, np.arange(len(tree))
-    path: Codes = np.zeros(1, np.uint64)
     order, was_cut = list[Ints](), np.zeros(1, bool)
-    for level in range(tree.depth):
+    for level, path in enumerate(codes_by_level(tree)):
         here, depth = tree.slice(level), level - int(tree.total)
         up = np.maximum(tree.family[here] - (tree.offsets[level - 1] if level else 0), 0)
-        if depth >= 0:
-            labels = tree.labels[depth]
-            path = path_codes(path[up], label_hashes(labels.dictionary.to_pylist())[labels.indices.to_numpy()])
         cut = (leaves[here] > LEAVES) & (depth < known - 1)
         if depth < 0:
             place[here] = TOP
@@ -113,6 +113,17 @@ def in_blocks(tree: Tree, known: int, number: int | None = None) -> tuple[Ints, 
         was_cut = cut
         order.append(here.start + np.argsort(path, kind="stable"))
     return place, np.concatenate(order)
+
+
+def codes_by_level(tree: Tree) -> Iterator[Codes]:
+    """63 bits of the path of each node, level by level: the same wherever they are made."""
+    path: Codes = np.zeros(1, np.uint64)
+    for level in range(tree.depth):
+        up = np.maximum(tree.family[tree.slice(level)] - (tree.offsets[level - 1] if level else 0), 0)
+        if level >= tree.total:
+            labels = tree.labels[level - int(tree.total)]
+            path = path_codes(path[up], label_hashes(labels.dictionary.to_pylist())[labels.indices.to_numpy()])
+        yield path
 
 
 TOP = 2**62  # the block of a node above all attributes; those of large roots come after it

@@ -113,7 +113,7 @@ def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str
             if name not in table.column_names:
                 table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
         table = of_label(table, BREAKDOWN, breakdown, ()) if breakdown and BREAKDOWN in table.column_names else table
-        for name in known_columns(spec, table):
+        for name in known_columns(spec, table.column_names):
             column(table, name, path)  # or an error that tells what there is
         tables[path] = table
     return tables
@@ -137,16 +137,16 @@ def queried_tree(spec: Spec, tables: Sequence[Arrow]) -> Tree:
     return spec.tree(pa.concat_tables(labels).unify_dictionaries())
 
 
-def known_columns(spec: Spec, table: Arrow) -> tuple[str, ...]:
+def known_columns(spec: Spec, columns: Sequence[str]) -> tuple[str, ...]:
     """The columns of the known attributes: their names in the logs, if the table has these, or in the spec."""
     called = {} if spec.logs is None else spec.logs.impression_columns
     names = (called.get(a.name, a.name) for a in spec.known)
-    return tuple(name if name in table.column_names else a.name for a, name in zip(spec.known, names, strict=True))
+    return tuple(name if name in columns else a.name for a, name in zip(spec.known, names, strict=True))
 
 
 def _labels(spec: Spec, table: Arrow) -> Arrow:
     """The known attributes of a table's rows, as text, dictionary-coded."""
-    each = list(zip(spec.known, known_columns(spec, table), strict=True))
+    each = list(zip(spec.known, known_columns(spec, table.column_names), strict=True))
     if has_nodes(table.column_names):
         return pa.table({a.name: text_labels(table, name) for a, name in each})
     labelled = {a.name: label_codes(table, name, a, spec.logs or Logs()) for a, name in each}

@@ -14,13 +14,16 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
 
+from attributary.denoising.cluster import denoise_spark
 from attributary.errors import InputError
-from attributary.estimates import USUAL
+from attributary.estimates import IMPRESSIONS, RATES, USUAL
 from attributary.estimators import Estimator
 from attributary.logs.count import Question
 from attributary.logs.counts import FATES, Counts, counts_together, leaves, seen_fates, with_fates
@@ -30,17 +33,29 @@ from attributary.logs.log_files import all_files, is_generated
 from attributary.logs.spark import Spark, any_pandas, spark_errors
 from attributary.logs.spark_folder import SparkFolder, spark_folder
 from attributary.noise import blocks
-from attributary.noise.blocks import BlockEntropy, Codes, block_number, label_hashes, path_codes
+from attributary.noise.blocks import (
+    ROOM,
+    TOP,
+    BlockEntropy,
+    Codes,
+    block_number,
+    codes_by_level,
+    label_hashes,
+    own_block,
+    path_codes,
+)
 from attributary.pipeline.breakdowns import by_breakdown
 from attributary.pipeline.read_prior import prior_table
-from attributary.pipeline.run import FILES, Known, check_earlier, plan_for, refuse_two_priors, simulate, spec_of
+from attributary.pipeline.run import FILES, Known, Run, check_earlier, plan_for, refuse_two_priors, simulate, spec_of
 from attributary.plan import Plan
 from attributary.plan.joint import JointPlan, load_plan
-from attributary.prior import Prior
+from attributary.prior import Prior, none
+from attributary.prior.earlier import profile
 from attributary.spec import Logs, Spec
 from attributary.spec.attribute import Attribute
 from attributary.tables import write_table
-from attributary.tables.table_columns import plain, with_column
+from attributary.tables.as_written import MEASURED
+from attributary.tables.table_columns import SEEDED, plain, with_column
 from attributary.tree import Tree
 from attributary.types import Arrow
 
@@ -130,36 +145,146 @@ class RunTask:
     blocks: int  # in all
     generated: bool
     first: Mapping[int, int]  # of each part, the number of its first node
+    sizes: Mapping[int, int]  # of each root that is cut: how many blocks its nodes are dealt into, by its own block
 
-    def tables(self, rows: Arrow) -> dict[str, Arrow]:
+    def tables(self, rows: Arrow, true_only: bool = False) -> dict[str, Arrow]:
         """The tables of a part, as `Run.tables` of one machine; a column says so where they are not private."""
+        counted, part = self.count.counted(rows), int(rows.column(PART)[0].as_py())
+        if counted is None:
+            return {}
+        tables = {name: each.table for name, each in zip(("counts", "prior"), counted, strict=True) if each is not None}
+        if not true_only:
+            known = Known.of(self.plan.spec, *counted, None, False, None)
+            entropy = BlockEntropy(self.key, part, self.blocks)
+            (done,) = simulate(self.plan, [known], self.estimator, self.confidence, entropy, False, self.generated)
+            tables = done.tables
+        return {name: self._told(name, table, part) for name, table in tables.items()}
+
+    def _told(self, name: str, table: Any, part: int) -> Any:
+        """A table of a part with the numbers of its nodes among all, and a column that says why it is not private."""
+        import pyarrow as pa
+
+        for column in ("node", "parent") if name in ("estimates", "ratios") else ():
+            number = table.column(column).to_numpy().astype(np.int64)
+            shifted = np.where(number < 0, -1, number + self.first.get(part, 0))
+            table = table.set_column(table.column_names.index(column), column, pa.array(shifted))
+        told = with_column(table)
+        columns = {c: plain(told.column(c)) for c in told.column_names}
+        return pa.table(columns).replace_schema_metadata(told.schema.metadata)
+
+    def measured(self, rows: Any) -> Any:
+        """The noisy sums of a part's nodes, by measure; nodes above all parts have what it adds to their sums."""
         import pyarrow as pa
 
         counted, part = self.count.counted(rows), int(rows.column(PART)[0].as_py())
         if counted is None:
-            return {}
-        known = Known.of(self.plan.spec, *counted, None, False, None)
-        entropy = BlockEntropy(self.key, part, self.blocks)
-        (done,) = simulate(self.plan, [known], self.estimator, self.confidence, entropy, False, self.generated)
-        tables = {}
-        for name, table in done.tables.items():
-            for column in ("node", "parent") if name in ("estimates", "ratios") else ():
-                number = table.column(column).to_numpy()
-                shifted = np.where(number < 0, -1, number + self.first.get(part, 0))
-                table = table.set_column(table.column_names.index(column), column, pa.array(shifted))
-            told = with_column(table)
-            columns = {c: plain(told.column(c)) for c in told.column_names}
-            tables[name] = pa.table(columns).replace_schema_metadata(told.schema.metadata)
-        return tables
+            return self.figures.empty_table()
+        plan, total = self.plan, int(self.plan.spec.total)
+        first = first_level(part, self.sizes) + total
+        tree = plan.spec.tree(counted[0].table)
+        entropy = BlockEntropy(self.key, part, self.blocks, first)
+        sums, tables = profile(tree, plan.spec, counted[0].table), []
+        code = np.concatenate(list(codes_by_level(tree))).astype(np.int64)
+        block = np.where(tree.level < total, TOP, part // ROOM * ROOM)  # of nodes above all parts
+        nodes = [code, np.where(tree.parent < 0, -1, code[tree.parent]), tree.level, block, tree.level < first]
+        seen = Run(plan, tree, none(tree), *counted, {}, {}, self.confidence, False).impressions
+        labels = [plain(tree.table().column(name)) for name in tree.attributes]
+        for k, each in enumerate(plan.by_measure):
+            exact = sums.limited(each.measure, each.plan.most_of_heads(tree), each.clip) / each.clip
+            budget = each.plan.budget(tree)
+            noisy = entropy.measure(plan.spec.noise_model, tree, len(plan.spec.known), exact, budget)
+            figures = [
+                exact,
+                budget,
+                noisy * each.clip,
+                each.variance(tree),
+                seen if seen is not None else exact * np.nan,
+            ]
+            columns = [np.full(len(tree), k), *nodes, *labels, *figures]
+            tables.append(pa.table(columns, names=self.figures.names).cast(self.figures))
+        return pa.concat_tables(tables)
+
+    @property
+    def figures(self) -> Any:
+        """The columns of `measured`."""
+        import pyarrow as pa
+
+        labels = [(f"label_{i}", pa.string()) for i in range(len(self.plan.spec.attributes))]
+        nodes = [("measure", pa.int32()), *((name, pa.int64()) for name in ("node", "parent", "level", "block"))]
+        figures = [(name, pa.float64()) for name in ("exact", "budget", *MEASURED, IMPRESSIONS)]
+        return pa.schema([*nodes, ("above", pa.bool_()), *labels, *figures])
+
+    def top(self, rows: Any) -> Any:
+        """The nodes above all parts with their sums, in Arrow, and their noise: a block of its own."""
+        import pyarrow as pa
+
+        model, entropy, tables = self.plan.spec.noise_model, BlockEntropy(self.key), []
+        rows = rows.sort_by([(name, "ascending") for name in ("measure", "block", "level", "node")])
+        for (k, block), mine in _grouped(rows, "measure", "block"):
+            exact, budget = mine.column("exact").to_numpy(), mine.column("budget").to_numpy()
+            noisy = model.measure(exact, budget, entropy.block(block, exact)) * self.plan.by_measure[k].clip
+            tables.append(mine.set_column(mine.column_names.index(MEASURED[0]), MEASURED[0], pa.array(noisy)))
+        return pa.concat_tables(tables)
+
+    def estimates(self, parts: "Parts", schema: Any) -> "DataFrame":
+        """The estimates of a tree that is cut, from figures of its parts, with these columns."""
+        from pyspark import StorageLevel
+        from pyspark.sql import functions as sf
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        spec = self.plan.spec
+
+        def measured(rows: Any) -> Any:  # PySpark takes a method's self for a key
+            return self.measured(rows)
+
+        figures = parts.frame(measured, self.figures).persist(StorageLevel.DISK_ONLY)
+        sums = ("exact", IMPRESSIONS)
+        nodes = [name for name in self.figures.names if name not in sums]
+        above = figures.where("above").groupBy(*nodes).agg(*(sf.sum(name).alias(name) for name in sums))
+        top = figures.sparkSession.createDataFrame(
+            self.top(above.select(*self.figures.names).toArrow().cast(self.figures))
+        )
+        known = sf.col(MEASURED[1]) < float("inf")
+        both = figures.where(~sf.col("above")).unionByName(top)
+        both = both.withColumn(MEASURED[0], sf.when(known, sf.col(MEASURED[0])))
+        names = [*(f"label_{i}" for i in range(len(spec.attributes))), *MEASURED, IMPRESSIONS]
+        frames = []
+        for k, each in enumerate(self.plan.by_measure):
+            chosen = self.estimator if each.measure.is_count else self.estimator.for_values
+            mine = both.where(sf.col("measure") == k).select("node", "parent", "level", *names)
+            how: dict[str, Any] = {"estimator": chosen, "tau": each.tau, "worth": each.share.worth}
+            how |= {"shape": spec.noise_model.shape.name, "confidence": self.confidence}
+            made = denoise_spark(mine, names[: -len(MEASURED) - 1], *MEASURED, **how)
+            for rate, of in RATES.items():
+                made = made.withColumn(rate, sf.try_divide(sf.col(of), sf.col(IMPRESSIONS)))
+            made = made.withColumn("measure", sf.lit(each.measure.name)).withColumn("not_private", sf.lit(SEEDED))
+            labels = dict(zip((a.name for a in spec.attributes), names, strict=False))
+            wanted = zip(schema.names, from_arrow_schema(schema).fields, strict=True)
+            frames.append(made.select(*(sf.col(labels.get(n, n)).cast(f.dataType).alias(n) for n, f in wanted)))
+        return reduce(lambda one, other: one.unionByName(other), frames)
 
     def work(self, name: str, schema: Any) -> Callable[[Any], Any]:
         """What makes one of these tables of a part's groups of rows."""
 
         def made(rows: Arrow) -> Arrow:
-            table = self.tables(rows).get(name)
+            table = self.tables(rows, true_only=name in ("counts", "prior")).get(name)
             return schema.empty_table() if table is None else table.select(schema.names).cast(schema)
 
         return made
+
+
+def first_level(part: int, sizes: Mapping[int, int]) -> int:
+    """The level of a part's uppermost nodes, counted from the first attribute."""
+    start = part // ROOM * ROOM
+    return 0 if part < TOP else (part - start - 1) // sizes[start] + 1
+
+
+def _grouped(rows: Arrow, *names: str) -> Iterator[tuple[tuple[int, ...], Arrow]]:
+    """Sorted rows by the values of some columns."""
+    keys = np.column_stack([rows.column(name).to_numpy() for name in names])
+    starts = np.flatnonzero(np.r_[True, (np.diff(keys, axis=0) != 0).any(axis=1)])
+    for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
+        yield tuple(keys[start].tolist()), rows.slice(start, end - start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,12 +421,17 @@ def run_spark(
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
     key = os.urandom(32) if seed is None else seed
     first = dict(zip(parts.nodes, np.cumsum([0, *map(sum, parts.nodes.values())]).tolist(), strict=False))
-    task = RunTask(parts.task, made, chosen, confidence, key, block_number(parts.leaves), generated, first)
+    task = RunTask(parts.task, made, chosen, confidence, key, block_number(parts.leaves), generated, first, parts.sizes)
     seen = np.isin(rows.column("fate").to_numpy(), parts.task.fates[:-1]) & ~rows.column(BEFORE).to_numpy()
     one = task.tables(rows.slice(int(np.argmax(seen)), 1))  # tells the columns
     schemas = {name: table.schema.remove_metadata() for name, table in one.items()}
     schemas |= {} if parts.before is None else {"prior": schemas["counts"]}
+    if parts.above:
+        schemas.pop("ratios", None)
     frames = {name: parts.frame(task.work(name, schema), schema) for name, schema in schemas.items()}
+    if parts.above:
+        with spark_errors():
+            frames["estimates"] = task.estimates(parts, schemas["estimates"])
     notes = one["estimates"].schema.metadata
     return SparkRun(made, known.tree, known.expected, parts, frames, notes, generated)
 
@@ -316,6 +446,8 @@ class Parts:
     before: Counts | None
     leaves: int
     nodes: dict[int, list[int]]  # of each part, by level
+    above: list[int]  # how many nodes above all parts each upper level has; empty where parts have whole roots
+    sizes: dict[int, int]  # of each root that is cut: how many blocks its nodes are dealt into, by its own block
 
     @classmethod
     def of(
@@ -345,8 +477,8 @@ class Parts:
             known = groups.where(sf.col("fate").isin(task.fates))
             present = known.where(~sf.col(BEFORE)).select(*task.paths).distinct()
             number = present.count() * task.domain if task.paths else task.domain
-            part = _part(present, task, block_number(number))
-            dealt = known.withColumn(PART, part)
+            dealer = _deal(present, task, block_number(number))
+            dealt = known.withColumn(PART, dealer.part)
             columns = "part long, nodes array<long>, counts binary, before binary"
 
             def survey_of(rows: Arrow) -> Arrow:  # PySpark takes a method's self for a key
@@ -354,11 +486,6 @@ class Parts:
 
             survey = dealt.groupBy(PART).applyInArrow(survey_of, columns).collect()
         nodes = {row["part"]: row["nodes"] for row in sorted(survey)}
-        if block_number(number) > 1 and (spec.total or max(nodes) >= block_number(number)):
-            raise InputError(
-                f"on Spark, a tree of more than {blocks.LEAVES:,} leaves has no node above all attributes, and no root "
-                "as large as that; run it on one machine, or leave out total"
-            )
         both = [[pickle.loads(cell) for row in survey if (cell := row[name])] for name in ("counts", "before")]
 
         def total(question: Question, each: list[Counts], earlier: bool) -> Counts:
@@ -369,12 +496,17 @@ class Parts:
             return question.finished(made).refuse_no_match()
 
         counts, before = total(now, both[0], False), None if then is None else total(then, both[1], True)
-        return cls(task, dealt, counts, before, number, nodes)
+        above = [1] * (spec.total and block_number(number) > 1) + dealer.above
+        for part, levels in nodes.items():  # nodes above all parts are none of theirs
+            first = first_level(part, dealer.sizes) + int(spec.total)
+            nodes[part] = [0] * first + levels[first:] if above else levels
+        return cls(task, dealt, counts, before, number, nodes, above, dealer.sizes)
 
     @property
     def levels(self) -> list[int]:
         """How many nodes each level has."""
-        return [sum(level) for level in zip(*self.nodes.values(), strict=True)]
+        each = [sum(level) for level in zip(*self.nodes.values(), strict=True)]
+        return [number + above for number, above in zip_longest(each, self.above, fillvalue=0)]
 
     def sample(self) -> Arrow:
         """The groups of one block."""
@@ -388,23 +520,40 @@ class Parts:
             return self.groups.groupBy(PART).applyInArrow(work, from_arrow_schema(schema))
 
 
-def _part(present: "DataFrame", task: CountTask, number: int) -> "Column":
+class Dealt(NamedTuple):
+    """How groups are dealt into parts."""
+
+    part: "Column"
+    sizes: dict[int, int]  # of each root that is cut: how many blocks its nodes are dealt into, by its own block
+    above: list[int]  # how many nodes above all parts each of the upper levels of attributes has
+
+
+def _deal(present: "DataFrame", task: CountTask, number: int) -> Dealt:
     """The block of each group: that of its root or, of a root too large for a block, of the node below, and so on."""
     from pyspark.sql import functions as sf
 
     if number == 1 or not task.paths:
-        return sf.lit(0).cast("long")
-    part, last = None, len(task.paths) - 1
+        return Dealt(sf.lit(0).cast("long"), {}, [])
+    root, last = sf.col(task.paths[0]), len(task.paths) - 1
+    own = sf.lit(1).cast("long")
+    first = sf.shiftleft(sf.shiftright(root, 21), 20) + sf.lit(TOP)  # noise.blocks.own_block
+    part, sizes, above = None, dict[int, int](), list[int]()
     for depth, path in enumerate(task.paths):
-        place = sf.pmod(sf.col(path), sf.lit(number)) + depth * number
+        below = first + 1 + (depth - 1) * own + sf.pmod(sf.col(path), own)
+        place = below if depth else sf.pmod(root, sf.lit(number).cast("long"))
         large = []
         if depth < last:
-            size = sf.count(sf.lit(1)) * task.domain
-            sizes = present.groupBy(path).agg(size.alias("leaves"))
-            large = [row[path] for row in sizes.where(sf.col("leaves") > blocks.LEAVES).collect()]
-        here = ~sf.col(path).isin(large)
+            size = (sf.count(sf.lit(1)) * task.domain).alias("leaves")
+            leaves = present.groupBy(path).agg(size).where(sf.col("leaves") > blocks.LEAVES)
+            large = [(row[path], block_number(row["leaves"])) for row in leaves.collect()]
+        if large and depth == 0:
+            own = sf.create_map(*(sf.lit(cell).cast("long") for pair in large for cell in pair))[root]
+            starts = own_block(np.array([code for code, _ in large], np.uint64))
+            sizes = dict(zip(starts.tolist(), (each for _, each in large), strict=True))
+        here = ~sf.col(path).isin([code for code, _ in large])
         part = sf.when(here, place) if part is None else part.when(here, place)
         if not large:
             break
+        above.append(len(large))
     assert part is not None
-    return part
+    return Dealt(part, sizes, above)

@@ -116,7 +116,7 @@ def _again(path: str, file: Any) -> Iterator[Any]:
 def _text_names(file: Any, form: TextForm) -> list[str]:
     """The names in a header; Arrow reads ahead in a thread, so that each reader has a stream of its own."""
     parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
-    skip = csv.ReadOptions(skip_rows=int(form.stated))
+    skip = csv.ReadOptions(skip_rows=form.above)
     with csv.open_csv(file.get_stream(0, file.size()), skip, parse_options=parse) as header:
         names: list[str] = header.schema.names
     return names
@@ -124,7 +124,7 @@ def _text_names(file: Any, form: TextForm) -> list[str]:
 
 def _read_text(file: Any, form: TextForm) -> Arrow:
     parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
-    skip = csv.ReadOptions(skip_rows=int(form.stated))
+    skip = csv.ReadOptions(skip_rows=form.above)
     # The names come first, since Arrow guesses the type of every column it is not told of.
     names = _text_names(file, form)
     text = csv.ConvertOptions(

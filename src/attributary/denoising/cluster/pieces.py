@@ -18,6 +18,7 @@ from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, ZERO, figures_of
 from attributary.estimators import Estimator
 from attributary.measurements import Measurements
+from attributary.rmsre import TAU
 from attributary.tree import Tree
 from attributary.tree.paths import RowError, describe
 from attributary.types import Arrow, Cells, Record
@@ -34,12 +35,18 @@ class ClusterTask(NamedTuple):
     given: list[str]  # the user's columns
     columns: list[str]  # what they are called in the output
     added: list[str]  # estimate, variance, low, high and correction
-    nonnegative: str | None = None
-    whole: bool = False
+    estimator: Estimator = Estimator()
     shape: str = "laplace"
     fill: bool = False
     confidence: float = 0.95
     posterior: FamilyPrior | None = None  # what posterior means go by, if they are asked for
+    tau: float = TAU
+    worth: float = 1.0  # what a conversion brings on average
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no count is below 0; of a tree that is cut, family by family from the top down."""
+        return self.estimator.name == "nonnegative"
 
     def cell(self, name: str) -> str:
         """The name of a user's column on its way to a worker: PySpark stumbles over dots."""
@@ -52,15 +59,21 @@ class ClusterTask(NamedTuple):
 
     def denoised(self, tree: Tree, measured: Measurements) -> Estimate:
         """The estimate of a forest, or of whole trees of it."""
-        name = "posterior" if self.posterior else "nonnegative" if self.nonnegative else "unbiased"
-        estimator = Estimator(name, self.nonnegative == "joint" and not self.posterior, self.whole)
-        return estimator.denoise(tree, measured, families=self.posterior)
+        known = {"tau": self.tau, "worth": self.worth, "families": self.posterior}
+        return self.estimator.denoise(tree, measured, **known)
 
     def estimates(self, est: Estimate) -> Record:
         """The added columns, one cell for each node; there is no correction where nothing was measured."""
-        names = ADDED if self.posterior is None else (*ADDED, FROM_PRIOR, ZERO)
-        values = [figures_of(est, self.confidence)[name] for name in names]
+        figures = figures_of(est, self.confidence)
+        values = [figures[name] for name in added_by(self.estimator)]
         return {name: pa.array(each, mask=np.isnan(each)) for name, each in zip(self.added, values, strict=True)}
+
+
+def added_by(estimator: Estimator) -> tuple[str, ...]:
+    """The columns that an estimator adds to a table."""
+    if not estimator.uses_prior:
+        return ADDED
+    return (*ADDED, FROM_PRIOR, ZERO) if estimator.name == "posterior" else (*ADDED, FROM_PRIOR)
 
 
 def label(level: int) -> str:
@@ -108,7 +121,8 @@ def check(task: ClusterTask, rows: Arrow) -> Arrow:
     def work(part: Part) -> Record:
         if task.posterior:
             whole_figures(part.tree, part.measured)
-        task._replace(posterior=None).denoised(part.tree, part.measured)
+        quick = Estimator() if task.estimator.kind.slow else task.estimator
+        task._replace(estimator=quick, posterior=None).denoised(part.tree, part.measured)
         return {}
 
     return _answer(task, rows, work, [])
@@ -126,7 +140,7 @@ def hand_up_roots(task: ClusterTask, rows: Arrow) -> Arrow:
     """What the tree above the cut needs to know: a row for each root of the part, or one with what is wrong with it."""
 
     def work(part: Part) -> Record:
-        handed = hand_up(part.tree, part.measured, bool(task.nonnegative))
+        handed = hand_up(part.tree, part.measured, task.nonnegative)
         place = np.arange(len(handed.z))
         node = place if part.tree.order is None else part.tree.order[: len(place)]
         labels = part.paths().take(node)
@@ -152,7 +166,7 @@ def finish(task: ClusterTask, rows: Arrow, above: Any = None) -> Arrow:
         above = above.sort_by("root")
         _refuse_other_figures(part, above.column("z").to_numpy())
         settled = Settled(*(above.column(name).to_numpy() for name in Settled._fields))
-        est, _ = solve(part.tree, part.measured, bool(task.nonnegative), task.whole, above=settled)
+        est, _ = solve(part.tree, part.measured, task.nonnegative, task.estimator.whole, above=settled)
     table = part.rows.drop_columns([PART, NOISY, VARIANCE])
     if task.fill:
         more = part.paths().slice(len(part.rows))
@@ -218,7 +232,7 @@ def solve_top(task: ClusterTask, rows: Arrow, roots: Any) -> Top:
     measured = Measurements(x, var, task.shape, part=True)
     excess, least = measured.excess(), np.zeros(len(tree))
     excess[handed], least[handed] = roots.column("excess").to_numpy(), roots.column("least").to_numpy()
-    est, settled = solve(tree, measured, bool(task.nonnegative), task.whole, of_noise=excess, leaves=least)
+    est, settled = solve(tree, measured, task.nonnegative, task.estimator.whole, of_noise=excess, leaves=least)
 
     above = np.r_[own_row, handed.stop : len(tree)]
     shown = tree.table().select(task.levels[: task.cut]).take(above)

@@ -20,6 +20,7 @@ from attributary.denoising.cluster.pieces import (
     VARIANCE,
     ClusterTask,
     Top,
+    added_by,
     check,
     finish,
     hand_up_roots,
@@ -31,9 +32,10 @@ from attributary.denoising.cluster.pieces import (
 from attributary.denoising.denoise import method_of
 from attributary.denoising.posterior import FamilyPrior
 from attributary.errors import InputError, did_you_mean
-from attributary.estimates import ADDED, FROM_PRIOR, ZERO
+from attributary.estimators import Estimator
 from attributary.logs.spark import any_pandas
 from attributary.measurements import Measurements
+from attributary.rmsre import TAU
 from attributary.tables.as_written import MEASURED
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 KEPT_AS = MEASURED[1]  # what the user's variance column is called where its name is taken
 VERDICT = (("refused", "string"), ("orphan", "string"), ("inner", "boolean"))
 SAMPLE = 50_000  # nodes that the prior of a posterior is learned from, about
+LARGEST = 2_000_000  # nodes of a subtree that one worker gets
 NODES = 250_000  # of a part, about; the number of parts hangs on nothing else, so that the same frame gives the same
 
 
@@ -56,6 +59,9 @@ def denoise_spark(
     nonnegative: Literal["top-down", "joint"] | bool | None = None,
     posterior: bool = False,
     whole: bool = False,
+    estimator: Estimator | str | None = None,
+    tau: float = TAU,
+    worth: float = 1.0,
     shape: str = "laplace",
     fill: bool = False,
     confidence: float = 0.95,
@@ -64,12 +70,15 @@ def denoise_spark(
     """The rows of a Spark frame with five more columns: estimate, variance, low, high and correction.
 
     With `posterior`, they are posterior means of whole counts, and from_prior and zero_probability are two more. How
-    families share is learned by the driver, from the largest tree and others of about 50,000 nodes.
+    families share is learned by the driver, from the largest tree and others of about 50,000 nodes. An `estimator` is
+    one of the registry, in place of these words; "learned" learns from the roots of a part, of about 250,000 nodes, by
+    the `tau` and the `worth` of a conversion.
 
     The frame has one row per node, null in the `levels` below the node's own, or one row per leaf. `variance` is a
     column, a number or a Spark expression. Every tree goes to one worker as a whole, unless `cut` names a level: then
-    the subtrees of that level's nodes do, and the driver collects what is above them. Mistakes are found at once;
-    estimates are computed when they are asked for. The frame is read several times: persist one that is costly.
+    the subtrees of that level's nodes do, and the driver collects what is above them. Where a tree has more than
+    2,000,000 nodes, the cut is chosen for estimators that can be cut. Mistakes are found at once; estimates are
+    computed when they are asked for. The frame is read several times: persist one that is costly.
     """
     from pyspark.sql import functions as sf
 
@@ -82,18 +91,28 @@ def denoise_spark(
         method, _ = method_of(nonnegative), Measurements(np.empty(0), np.empty(0), shape)
     except ValueError as error:
         raise InputError(str(error)) from None
-    added = [prefix + name for name in ((*ADDED, FROM_PRIOR, ZERO) if posterior else ADDED)]
+    if estimator is None:
+        name = "posterior" if posterior else "nonnegative" if method else "unbiased"
+        estimator = Estimator(name, method == "joint" and not posterior, whole)
+    elif posterior or method or whole:
+        raise InputError("an `estimator` says how; leave out nonnegative, posterior and whole")
+    chosen = Estimator(estimator) if isinstance(estimator, str) else estimator
+    added = [prefix + name for name in added_by(chosen)]
     columns = _kept(frame.columns, variance, {name.casefold() for name in added})
     cut_at = names.index(cut or names[0])
-    task = ClusterTask(names, cut_at, frame.columns, columns, added, method, whole, shape, fill, confidence)
+    task = ClusterTask(names, cut_at, frame.columns, columns, added, chosen, shape, fill, confidence, None, tau, worth)
     rows = _figures(frame, task, value, variance)
+    if cut is None and chosen.kind.batched and not chosen.joint:
+        task = task._replace(cut=_cut(rows, task))
     at_cut = _column(task.cell(task.levels[task.cut]))
     nodes, above = rows.agg(sf.count(sf.lit(1)), sf.count(sf.when(at_cut.isNull(), 1))).collect()[0]
     if nodes == 0:
         raise InputError("a tree needs at least one row; the frame is empty")
-    if posterior:
-        if above or task.cut or task.nonnegative == "joint":
-            raise InputError("posterior means need whole trees on one worker; leave out the cut, the total and joint")
+    whole_trees = {"posterior": "posterior means need", "learned": "learned shares need"}.get(chosen.name)
+    whole_trees = "joint least squares needs" if chosen.joint else whole_trees
+    if whole_trees and (above or task.cut or (posterior and method == "joint")):
+        raise InputError(f"{whole_trees} whole trees on one worker; leave out the cut, the total and joint")
+    if chosen.name == "posterior":
         task = task._replace(posterior=_learned(rows, task, nodes))
     root = sf.xxhash64(*(task.cell(name) for name in task.levels[: task.cut + 1]))  # whose nodes share a part
     part = sf.pmod(root, sf.lit(ceil(nodes / NODES))).cast("int")
@@ -101,13 +120,21 @@ def denoise_spark(
     if above == 0 and task.cut == 0:
         _check(parts, task)
         return _grouped(parts, lambda part: finish(task, part), _finished(frame, task))
-    if task.nonnegative == "joint":
-        raise InputError(
-            "joint least squares needs a whole tree on one worker; leave out the cut and the total, or choose top-down"
-        )
     over = rows.where(at_cut.isNull())
     top = _solved(over, parts, task)
     return _below(parts, top, frame, task).unionByName(_above(over, top, frame, task))
+
+
+def _cut(rows: "DataFrame", task: ClusterTask) -> int:
+    """The level whose subtrees the workers get: the first of those with no subtree above LARGEST, or the last."""
+    from pyspark.sql import functions as sf
+
+    for level in range(len(task.levels) - 1):
+        path = [_column(task.cell(name)) for name in task.levels[: level + 1]]
+        size = rows.where(path[-1].isNotNull()).groupBy(*path).count().agg(sf.max("count")).collect()[0][0]
+        if size is None or size <= LARGEST:
+            return level
+    return len(task.levels) - 1
 
 
 def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
@@ -190,7 +217,7 @@ def _finished(frame: "DataFrame", task: ClusterTask) -> "StructType":
 
 
 def _added(task: ClusterTask) -> list[tuple[str, Any]]:
-    return [(name, "long" if task.whole and i == 0 else "double") for i, name in enumerate(task.added)]
+    return [(name, "long" if task.estimator.whole and i == 0 else "double") for i, name in enumerate(task.added)]
 
 
 def _struct(fields: Sequence[tuple[str, Any]]) -> "StructType":

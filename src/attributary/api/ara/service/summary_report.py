@@ -77,7 +77,7 @@ def answer(
         if plan.keys is not None and len(report.keys) and not layout_.of_plan(report.keys).any():
             raise other_keys(report.name, report.keys, layout_, name)
     contribution = np.concatenate([part.contribution(tree) for part in each])
-    used, noise = _noise(reports, plan, name, rate)
+    used, noise = noise_of(reports, plan, name, rate)
     nodes = measured(np.concatenate(keys), contribution, reports, *used)
     if not (nodes.variance < np.inf).any():
         why = f"{paths[0]} is empty" if len(reports) == 1 else "none has a sum in each of the summary reports"
@@ -92,7 +92,7 @@ def answer(
     others = 0 if told else sum(int((~layout_.of_plan(report.keys)).sum()) for report in reports)
     notes = nodes.notes._replace(unknown=max(nodes.notes.unknown - others, 0))
     of_others = [f"{others:,} keys are of another plan and left out: give that plan, too"] if others else []
-    return Answer(measures, (*_words(notes, len(reports)), *of_others, *noise))
+    return Answer(measures, (*in_words(notes, len(reports)), *of_others, *noise))
 
 
 def other_keys(path: str, keys: Keys, expected: KeyLayout, name: str) -> InputError:
@@ -105,7 +105,7 @@ def other_keys(path: str, keys: Keys, expected: KeyLayout, name: str) -> InputEr
     )
 
 
-def _noise(
+def noise_of(
     reports: Sequence[Summary], plan: Plan, name: str, rate: tuple[float, int] | None
 ) -> tuple[tuple[float, int], list[str]]:
     """ε and L1 of the summary reports that do not state theirs, and in words which were used, and where from."""
@@ -133,7 +133,7 @@ def _noise(
     ]
 
 
-def _words(notes: Notes, reports: int) -> list[str]:
+def in_words(notes: Notes, reports: int) -> list[str]:
     """What did not fit together, each in a few words."""
     said = [
         (reports if reports > 1 else 0, "summary reports added up"),
@@ -159,7 +159,7 @@ def grouped(paths: Sequence[str]) -> list[list[str]]:
 def read_summary(given: str | Sequence[str]) -> Summary:
     """One summary report from all its files: results in Avro, or the service's JSON."""
     paths = named_files([given] if isinstance(given, str) else given, "the summary report")
-    shards = [avro.read_results(path) if is_avro(path) else _json_results(path) for path in paths]
+    shards = [shard(path) for path in paths]
     keys = np.concatenate([shard.keys for shard in shards])
     metric = np.concatenate([shard.metric for shard in shards])
     notes = tuple(dict.fromkeys(note for shard in shards for note in shard.notes))
@@ -170,8 +170,15 @@ def read_summary(given: str | Sequence[str]) -> Summary:
     differs = np.zeros(len(once), bool)
     differs[place[metric != first[place]]] = True
     repeated = len(keys) - len(once) - int((metric != first[place]).sum())
-    stated = _one_rate(name, [stated for shard in shards for stated in shard.stated])
+    stated = one_rate(name, [stated for shard in shards for stated in shard.stated])
     return Summary(name, once[~differs], first[~differs], once[differs], repeated, notes, stated)
+
+
+def shard(path: str, only_stated: bool = False) -> avro.Results:
+    """One file of a summary report, or only what it says of itself."""
+    if not is_avro(path):
+        return _json_results(path)
+    return avro.results_stated(path) if only_stated else avro.read_results(path)
 
 
 def write_summary(path: str, keys: Keys, metric: Ints, note: str = "", stated: StatedNoise = NOTHING_STATED) -> None:
@@ -243,7 +250,7 @@ def _refuse_copies(summaries: Sequence[Summary], there: Bools, sums: Ints, rates
             )
 
 
-def _one_rate(name: str, stated: list[StatedNoise]) -> StatedNoise:
+def one_rate(name: str, stated: list[StatedNoise]) -> StatedNoise:
     """What the files of one summary report say of its noise, which is one thing."""
     rates = dict.fromkeys((each.epsilon, each.l1) for each in stated)
     if len(rates) > 1:

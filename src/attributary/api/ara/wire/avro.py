@@ -147,6 +147,12 @@ def read_results(given: str | Sequence[str]) -> Results:
     return Results(keys, longs[0], notes, tuple(map(_stated, paths, metadata)))
 
 
+def results_stated(path: str) -> Results:
+    """What a file of a summary report says of itself, without its sums."""
+    with _opened(path) as (_, header):
+        return Results(np.empty((0, 2), np.uint64), np.empty(0, np.int64), (), (_stated(path, header.metadata),))
+
+
 def stated_noise(path: str, epsilon: object, l1: object, not_private: str, plan: str = "") -> StatedNoise:
     """What a file says of its noise, as numbers, if they are such; neither is as good as no word of them."""
     if epsilon is None and l1 is None:
