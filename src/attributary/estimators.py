@@ -210,3 +210,6 @@ class Estimator:
     def denoise(self, tree: Tree, measured: Measurements, **known: Any) -> Estimate:
         """The estimate; `earlier`, `tau`, `worth` and `stage` are what is known besides (Background)."""
         return self.kind.make(tree, measured, Background(**known), **self._options)
+
+
+FIT = Estimator("nonnegative", joint=True)  # the only one besides unbiased for several breakdowns
