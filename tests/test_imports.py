@@ -52,6 +52,7 @@ DOORS = {
     ("pipeline/spark_run.py", "report/page.py"),
     ("pipeline/denoise_table.py", "report/__init__.py"),  # DenoisedTable.report
     ("pipeline/denoise_table.py", "report/page.py"),
+    ("pipeline/denoise_table.py", "report/notebook.py"),  # as a notebook shows it
 }
 
 FILES = sorted(f.relative_to(PACKAGE) for f in PACKAGE.rglob("*.py") if f != PACKAGE / "__init__.py")

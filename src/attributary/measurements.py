@@ -93,7 +93,7 @@ class Measurements:
         fill: bool = False,
         totals: Collection[str] = (),
         no_totals: bool = False,
-        **form: Any,
+        **form: object,
     ) -> "Measurements":
         """What a table of noisy figures says of the tree that its rows name; denoise(measurements) does the rest.
 
@@ -112,14 +112,16 @@ class Measurements:
 
         how = {"noise": noise, "fill": fill, "totals": totals, "no_totals": no_totals, **form}
         each = figure_rows(table := arrow_table(frame), levels, value, variance=variance, std=std, **how)
-        if value is None or isinstance(value, str):
+        if len(each) == 1:
             rows = each[0]
             if rows.form.margin is not None and rows.form.pivot is None:
                 by = rows.form.margin.levels[0]
                 raise ValueError(f"totals by {by} are a second breakdown: denoise_table takes both; or leave them out")
             same = rows.form.table.num_rows == table.num_rows  # a pivot has become another table
             return replace(rows.measured, frame=frame if same else rows.form.table)
-        return replace(_beside([one.measured for one in each]), names=tuple(value), frame=frame)
+        return replace(
+            _beside([one.measured for one in each]), names=tuple(one.form.value for one in each), frame=frame
+        )
 
     @classmethod
     def from_summary(

@@ -114,7 +114,7 @@ def test_a_mistake_is_one_line_and_leaves_the_old_file(
 def test_no_way_to_give_the_variance_lists_them() -> None:
     result = run(data=SMALL)
     assert result.exit_code == 2
-    assert "got none of them: give --variance, --std or --noise" in result.stderr
+    assert "how much noise do the figures have? Say it with --noise, --std or --variance" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from attributary import periods
 from attributary.changes import Series
 from attributary.cli.printing import plain
 from attributary.explore import open_session
+from attributary.facts import numerals
 from attributary.facts.changes import change_facts, node_fact, sum_over_periods
 from attributary.report import series_page
 from support.command import attributary
@@ -109,3 +110,18 @@ def test_the_four_renderers_show_the_same_changes(tmp_path: Path, monkeypatch: p
         assert any(fact.verdict in line and fact.change.replace("\u00a0", " ") in line for line in page), fact
         row = next(row for row in found if row["label"] == fact.name)
         assert row["verdict"] == fact.verdict and row["estimate"] == pytest.approx(fact.now.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [(["2025-01", "2025-02", "2025-06"], "Jan–Jun 2025"), (["2024-12", "2025-01", "2025-02"], "Dec 2024 – Feb 2025"),
+     (["2025-01-06", "2025-01-13", "2025-03-03"], "6 Jan – 3 Mar 2025"), (["W1", "W2", "W3"], "W1 to W3")],
+)  # fmt: skip
+def test_dates_are_as_people_write_them(names: list[str], words: str) -> None:
+    assert numerals.span_words(names) == words
+    assert [numerals.date_words(name) for name in ("2025-13", "2025-1", "Q1 2025", "2025")] == [
+        "2025-13",
+        "2025-1",
+        "Q1 2025",
+        "2025",
+    ]

@@ -168,7 +168,7 @@ def test_what_is_refused() -> None:
         denoise(Tree.from_parents([-1, 0]), [1, 2], 1.0).frame()
     with pytest.raises(ValueError, match="a DuckDB relation or a dict of columns; got int"):
         Tree.from_paths(3, LEVELS)
-    mixed = pd.DataFrame(COLUMNS | {"owner": [1, "b", 2.5, b"x"]})
+    mixed = pd.DataFrame(COLUMNS | {"owner": [1, [2], 2.5, b"x"]})
     with pytest.raises(ValueError, match="cells of one type; .*owner"):
         Tree.from_paths(mixed, LEVELS)
     for names, variance, words in (

@@ -106,7 +106,7 @@ def denoise(
     from attributary.cli.print_results import print_estimates, print_form
     from attributary.denoising.passes import passes_once
     from attributary.pipeline.breakdowns import JointDenoised
-    from attributary.pipeline.denoise_table import columns_of_figures, denoise_table
+    from attributary.pipeline.denoise_table import denoise_table
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
 
@@ -135,8 +135,7 @@ def denoise(
             how |= {"path": path, "stage": stage}
             with answered():
                 table = read_table(path, separator=of_table.pop("separator"), sheet=of_table.pop("sheet"))
-                figures = columns_of_figures(table, value)
-                denoised = denoise_table(table, _names(table, levels), figures, **how, **of_table)
+                denoised = denoise_table(table, _names(table, levels), value, **how, **of_table)
         stage("writing")
         made = denoised.written(written.format)
         write_table(made, output, format_)
@@ -222,7 +221,7 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record
     return denoise_batches(every, stage=stage, **how)
 
 
-def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> Any:
+def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> object:
     """Summary reports of several breakdowns, denoised together."""
     from attributary.pipeline.breakdowns import denoise_breakdowns, refuse_estimator
     from attributary.tables import read_table
@@ -232,7 +231,10 @@ def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any
     refuse_estimator(how["estimator"])
     if how["prior"] is not None or how["protected"]:
         raise InputError("`prior` is for the estimators learned and posterior, which denoise one tree; leave it out")
-    ((path, tree), summaries), given = next(iter(batches.items())), {k: how[k] for k in ("noise", "confidence")}
+    ((path, tree), summaries), given = (
+        next(iter(batches.items())),
+        {k: how[k] for k in ("noise", "confidence", "estimator")},
+    )
     stage("reading")
     nodes = read_table(tree)
     return denoise_breakdowns(plan, summaries, nodes, name=path, tree_name=tree, stage=stage, **given)

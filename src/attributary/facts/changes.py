@@ -10,7 +10,7 @@ import numpy as np
 from attributary.changes import TESTS, Changes, Series
 from attributary.changes.what_changed import COUNTS, FELL, GONE, GREW, NEW, NOISE, WithInterval
 from attributary.facts import numerals
-from attributary.facts.numerals import PERCENT, Numeral, few, listed, many
+from attributary.facts.numerals import ISO, PERCENT, Numeral, date_words, few, listed, many, span_words
 from attributary.facts.quantity import rate
 from attributary.plan import Plan
 
@@ -91,14 +91,17 @@ def lead(series: Series, plans: list[Plan]) -> list[str]:
     Trouble comes first, and the order of the periods where it is assumed.
     """
     total, last, tree = whole(series).last, series.last, series.tree
-    called, since = series.called + TESTS[series.test].per, f"from {last.before.name} to {last.now.name}"
+    called, names = series.called + TESTS[series.test].per, [date_words(period.name) for period in series.periods]
+    since = f"from {date_words(last.before.name)} to {date_words(last.now.name)}"
     shown = change(total, 0).replace("(", f"({share(series.confidence)} interval ", 1)
     said = f"No clear change in {called} {since}: {shown}, which {explanation(series.test)}."
     if total.changed[0]:
         said = f"{called.capitalize()} {total.verdict[0]} {since}: {shown}, more than {explanation(series.test)}."
-    doubtful = [period.name for period in series.periods if period.doubtful]
+    doubtful = [name for name, period in zip(names, series.periods, strict=True) if period.doubtful]
     doubt = [f"The noise of {listed(few(doubtful))} is not as stated: doubt these figures."] * bool(doubtful)
-    order = f"Periods, oldest first: {listed(few([p.name for p in series.periods]))} ({series.order})."
+    order = f"Periods, oldest first: {listed(few(names))} ({series.order})."
+    if len(names) > 2 and all(map(ISO.fullmatch, (period.name for period in series.periods))):
+        order = f"{len(names):,} periods: {span_words([period.name for period in series.periods])} ({series.order})."
     lines = [*doubt, order, said] if series.order.startswith("as") else [*doubt, said, order]
     lines += [series.chance] if series.chance != COUNTS else []
     level = min(int(tree.total), tree.depth - 1)
@@ -187,12 +190,12 @@ def period_fact(series: Series, i: int) -> PeriodFact:
         more = ", not as stated" * period.doubtful
         noise = Numeral(more[2:] or "as stated", f"z = {period.fit.z:z.1f}{more}")
     if i == 0:
-        return PeriodFact(period.name, *figures, Numeral("", None), "", [], noise, period.doubtful)
+        return PeriodFact(date_words(period.name), *figures, Numeral("", None), "", [], noise, period.doubtful)
     step, of_total = series.steps[i - 1], total.steps[i - 1]
     number = {verdict: int((step.verdict == verdict).sum()) for verdict in (GREW, FELL, NEW, GONE)}
     calls = [f"{n:,} {verdict}" for verdict, n in number.items() if n]
     changed = (change(of_total, 0), str(of_total.verdict[0]))
-    return PeriodFact(period.name, *figures, *changed, calls, noise, period.doubtful)
+    return PeriodFact(date_words(period.name), *figures, *changed, calls, noise, period.doubtful)
 
 
 HYPOTHESIS = (

@@ -1,5 +1,6 @@
 """Numerals: numbers for the eye, and the lines, facts and tables that they stand in, whoever shows them."""
 
+import re
 from collections.abc import Callable, Sequence
 from math import floor, inf, isfinite, isinf, isnan, log10
 from typing import Any, NamedTuple, Self
@@ -16,7 +17,7 @@ class Numeral(str):
 
     value: Any
 
-    def __new__(cls, text: str, value: Any) -> Self:
+    def __new__(cls, text: str, value: object) -> Self:
         made = super().__new__(cls, text)
         made.value = value
         return made
@@ -134,7 +135,7 @@ def number(x: float) -> str:
     return f"{x:.4g}".replace("-", MINUS)
 
 
-def json_number(x: Any) -> Any:
+def json_number(x: object) -> object:
     """A number that JSON knows; nan is nothing, and ∞ is a word."""
     return x if not isinstance(x, float) or isfinite(x) else None if isnan(x) else str(float(x))
 
@@ -147,6 +148,28 @@ def many(n: int, one: str, more: str | None = None) -> str:
 def listed(words: list[str] | tuple[str, ...], last: str = "and") -> str:
     """Words as a list in a sentence: a, b and c."""
     return f" {last} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+ISO = re.compile(r"(\d{4})-(0[1-9]|1[0-2])(?:-(\d\d))?")  # as files name dates
+MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+
+def date_words(name: str) -> str:
+    """A period as people write it: 2025-07 is Jul 2025, and 2025-07-06 is 6 Jul 2025; other names stay."""
+    read = ISO.fullmatch(name)
+    if read is None:
+        return name
+    month = f"{MONTHS[int(read[2]) - 1]} {read[1]}"
+    return f"{int(read[3])} {month}" if read[3] else month
+
+
+def span_words(names: Sequence[str]) -> str:
+    """Periods from the first to the last: Jan–Jun 2025, 30 Dec 2024 – 6 Jan 2025, W1 to W8."""
+    first, last = date_words(names[0]), date_words(names[-1])
+    if first == names[0] or last == names[-1]:
+        return f"{first} to {last}"
+    both = first[:-5] if first[-4:] == last[-4:] else first
+    return f"{both}–{last}" if " " not in both else f"{both} – {last}"
 
 
 def few(levels: list[str] | tuple[str, ...]) -> list[str]:

@@ -4,6 +4,7 @@ Besides the parameters of its model, every noise can be stated by the bounds tha
 `laplace:interval=low,high@0.95,two-sided`, and `rounded` says that figures were rounded after their noise was added.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
@@ -107,6 +108,8 @@ def _refuse_extremes(given: Mapping[str, Floats]) -> None:
 def read_statement(text: str, known: Mapping[str, tuple[NoiseShape, Sequence[Formula]]]) -> Statement:
     """NAME:PARAMETER=VALUE,…; a value may itself hold commas, as one number per level does."""
     name, _, rest = text.strip().partition(":")
+    if re.fullmatch(r"[\d.,]+", name):
+        raise InputError(f"noise has a shape, too: laplace:scale={name} or normal:std={name}; got {brief(text)}")
     if name not in known:
         ways = "; ".join(f"{each}:{_forms(formulas)}" for each, (_, formulas) in known.items())
         raise InputError(f"noise is stated as one of {ways}; got {brief(text)}")
@@ -188,7 +191,7 @@ def _forms(formulas: Sequence[Formula]) -> str:
     return " or ".join(forms)
 
 
-def by_level(text: str, read: Callable[[str], Any]) -> dict[str | None, Any]:
+def by_level(text: str, read: Callable[[str], object]) -> dict[str | None, Any]:
     """Noise that differs by level, as in `region=laplace:scale=3; store=normal:std=2`; by None where it does not."""
     pieces = [piece.strip() for piece in text.split(";") if piece.strip()]
     levels: dict[str | None, Any] = {}

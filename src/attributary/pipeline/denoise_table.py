@@ -11,20 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attributary.denoising import Estimate
 from attributary.denoising.joint import Joint
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_measure, estimates_table, noted
-from attributary.estimators import Estimator
+from attributary.estimators import FIT, Estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
 from attributary.pipeline.margin_rows import with_margin
 from attributary.pipeline.node_rows import Amount, NodeRows, figure_rows, of_figure
 from attributary.pipeline.table_form import TableForm
 from attributary.pipeline.written_table import Layout, written_table
-from attributary.tables import Format, shown
+from attributary.tables import Format, read_table, shown
 from attributary.tables.table_columns import in_kind, mark, together, words_of
 from attributary.tree.paths import refused
 from attributary.types import COUNT, Arrow, Frame
@@ -63,7 +64,7 @@ class Denoised(NamedTuple):
 class DenoisedTable:
     """A user's table with its estimates: in its kind, as a page, as a file, and what changed between its periods."""
 
-    given: Any  # the user's table, in its kind
+    given: Frame  # the user's table, in its kind
     layout: Layout
     estimates: dict[str, Estimate]  # by figure, or `count` where there is one
     notes: list[str]
@@ -71,14 +72,16 @@ class DenoisedTable:
     doubts: tuple[str, ...]  # what the figures say against it
     misfit: str  # of the prior
     not_private: str
-    options: Mapping[str, Any]  # of `check_table`
+    options: Mapping[str, object]  # of `check_table`
     margins: dict[str, Joint]  # the same of rows of totals that are a second breakdown, where they are
 
     def __repr__(self) -> str:
-        return f"DenoisedTable({', '.join(f'{name}: {est!r}' for name, est in self.estimates.items())})"
+        return f"DenoisedTable({', '.join(f'{form.called}: {est!r}' for form, est in self._by_form)})"
 
     def _repr_html_(self) -> str:
-        each = [f"<p>{form.called}</p>{est._repr_html_()}" for form, est in self._by_form]
+        from attributary.report.notebook import estimate_html
+
+        each = [estimate_html(est, form.called) for form, est in self._by_form]
         return "".join(each) + "".join(f"<div>{escape(note)}</div>" for note in (*self.recognised, *self.doubts))
 
     @property
@@ -161,10 +164,11 @@ def denoise_table(
     prefix: str = "",
     path: str = "the table",
     stage: Stage = lambda _: None,
-    **form: Any,
+    **form: object,
 ) -> DenoisedTable:
     """The table as it is, with the columns of estimates beside its own: all that `denoise --table` does.
 
+    `frame` may be the path of a file, too.
     Levels, figures and noise are given as in `Measurements.from_table`; what is not given is recognised, and `form` are
     the options of `recognise` that say it. Of several figures, `value` lists the columns, and `noise`, `std` or
     `variance` may list what each of them has. `prior` is the file of an earlier period, for the
@@ -172,6 +176,8 @@ def denoise_table(
     `prefix` goes before the names of the added columns. Rows that are missing (see `missing_rows`) were not
     measured, and are written with `fill`. `path` is what messages call the table.
     """
+    if isinstance(frame, str | PathLike):
+        path, frame = fspath(frame), read_table(fspath(frame))
     chosen = Estimator(estimator) if isinstance(estimator, str) else estimator
     chosen = chosen or Estimator("unbiased" if prior is None else "learned")
     chosen.refuse_unused(prior, protected)
@@ -203,7 +209,7 @@ def denoise_table(
     for one in every:
         name, margin = COUNT if len(every) == 1 else one.form.value, one.form.margin
         if margin is not None and one.margin is not None and not apart:
-            estimates[name], margins[name] = with_margin(one.measured, one.margin, one.form.table, path)
+            estimates[name], margins[name] = with_margin(one.measured, one.margin, one.form.table, path, chosen == FIT)
             continue
         with refused(path):
             estimates[name] = chosen.denoise(tree, one.measured, earlier=past, stage=stage)
@@ -232,7 +238,7 @@ def _apart(every: Sequence[NodeRows], chosen: Estimator, path: str) -> str:
     if first.margin is None:
         return ""
     reason = next((one.apart for one in every if one.apart), "")
-    if chosen != Estimator():
+    if chosen not in (Estimator(), FIT):
         options = f"estimator={chosen.name}" + " and `whole`" * chosen.whole
         reason = f"{options} denoises one hierarchy alone"
     if not reason and (every[0].form.incomplete):
@@ -260,13 +266,6 @@ def _totals_in_words(form: TableForm, apart: str) -> list[str]:
     if apart:
         return [f"rows of totals: sums by {by} are left out, since {apart}"]
     return [f"rows of totals: sums by {by}, denoised together with the cells"]
-
-
-def columns_of_figures(table: Arrow, value: str | None) -> str | list[str] | None:
-    """The column of figures that a user names, or several between commas."""
-    if value is None or value in table.column_names or "," not in value:
-        return value
-    return [name.strip() for name in value.split(",")]
 
 
 def _doubts(rows: NodeRows, path: str, several: bool) -> list[str]:

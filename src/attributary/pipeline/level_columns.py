@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from attributary.errors import InputError
 from attributary.tables import shown
 from attributary.tables.table_columns import column, is_text_type, with_cells
+from attributary.tables.total_words import reads_as_total
 from attributary.tree import Tree
-from attributary.tree.paths import codes, reads_as_total, refuse_unprintable, refused
+from attributary.tree.paths import codes, refuse_unprintable, refused
 from attributary.types import Arrow, Bools
 
 EXACT = 1e-9  # of a sum of figures, for rounding
@@ -27,7 +28,7 @@ def level_columns(table: Arrow, names: Sequence[str], path: str) -> Arrow:
     """The columns that name the nodes of a table, top to bottom."""
     if len(set(names)) < len(names):
         raise InputError(f"each level has its own column; got levels {','.join(names)}, which name one of them twice")
-    cells = {name: column(table, name, path) for name in names}
+    cells = {name: _dates(column(table, name, path)) for name in names}
     for name, labels in cells.items():
         if pa.types.is_nested(labels.type):
             raise InputError(
@@ -36,6 +37,14 @@ def level_columns(table: Arrow, names: Sequence[str], path: str) -> Arrow:
         with refused(path):
             refuse_unprintable(labels, name)
     return pa.table(cells)
+
+
+def _dates(cells: Any) -> Any:
+    """Times that are all midnight as dates."""
+    if not pa.types.is_timestamp(cells.type):
+        return cells
+    dates = cells.cast(pa.date32(), safe=False)
+    return dates if pc.all(pc.equal(dates.cast(cells.type), cells)).as_py() else cells
 
 
 def without_totals(table: Arrow, names: list[str], totals: Collection[str], path: str) -> Arrow:

@@ -1,5 +1,6 @@
 """node_rows: a table whose rows name nodes, and what was measured of them, as it is stated or recognised."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -8,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.denoising.noise_level import estimate_noise
-from attributary.errors import InputError
+from attributary.errors import InputError, QuestionError
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.figure_doubts import refuse_averages
 from attributary.pipeline.level_columns import refuse_sums
 from attributary.pipeline.missing_rows import miss_totals
-from attributary.pipeline.table_form import TableForm, recognise
+from attributary.pipeline.table_form import TableForm, bound_pairs, recognise
 from attributary.tables import place, shown
 from attributary.tables.number_form import is_numeric
 from attributary.tables.table_columns import arrow_table, cell_in_words, column, columns_in_words, floats, words_of
@@ -25,10 +26,6 @@ TOTALS = "say that it marks totals with `totals`, or that it is an ordinary labe
 SIGNED = ("low", "high")  # bounds, which may be below 0
 LARGEST = 1e150  # an amount: its square is the largest variance
 WAYS = "give `variance`, `std` or `noise`, as in `noise=laplace:scale=3`, or `noise=estimated` if nobody states it"
-BOUNDS = (
-    *(("low", "high"), ("lower", "upper"), ("lo", "hi"), ("lower_bound", "upper_bound"), ("ci_low", "ci_high")),
-    *(("noise_interval_low", "noise_interval_high"), ("noise_low", "noise_high")),
-)  # usual names of columns between which the true count lies
 
 UNLIKE = "state the noise of each level, or try `noise=estimated:per=level` (per=all takes all levels as alike)"
 
@@ -53,7 +50,9 @@ def figure_rows(
 ) -> list[NodeRows]:
     """What a table says of each of its figures, all of the same tree; options as of `node_rows`."""
     table, given = arrow_table(frame), {name: how.pop(name, None) for name in ("variance", "std", "noise")}
-    names = [value] if value is None or isinstance(value, str) else list(value)
+    if isinstance(value, str) and value not in table.column_names and "," in value:
+        value = [name.strip() for name in value.split(",")]
+    names = [value if value is None else str(value)] if not isinstance(value, list | tuple) else list(map(str, value))
     if not names or len(set(names)) < len(names):
         raise InputError(
             f"figures are in one column or more, each named once; got {', '.join(map(str, names)) or 'none'}"
@@ -64,7 +63,7 @@ def figure_rows(
         others = [name for name in names if name is not None and name != names[i]]
         return node_rows(table, levels, names[i], others=others, **amounts, **how)
 
-    first = rows(0, levels)
+    first = rows(0, levels.split(",") if isinstance(levels, str) else levels)
     each = [first, *(rows(i, first.form.levels) for i in range(1, len(names)))]
     if len({one.form.incomplete for one in each}) > 1:  # families that lack rows in one column do in all
         how["missing"] = tuple({node for one in each for node in one.form.incomplete})
@@ -110,14 +109,10 @@ def _for_each(text: str, names: Sequence[str], columns: Collection[str]) -> str 
 
 
 def stated_bounds(table: Arrow, value: str | None) -> tuple[str, str] | None:
-    """The columns that have the usual names of bounds, and numbers."""
-    there = {name.lower(): name for name in table.column_names}
-    own = [(f"{value}_{low}".lower(), f"{value}_{high}".lower()) for low, high in BOUNDS] if value else []
-    for low, high in (*own, *BOUNDS):
-        pair = there.get(low), there.get(high)
-        if all(name is not None and is_numeric(column(table, name, "")) for name in pair):
-            return pair  # type: ignore[return-value]
-    return None
+    """The only two columns of numbers that are called low and high or the like; of several pairs that of the figure."""
+    pairs = [pair for pair in bound_pairs(table.column_names) if all(is_numeric(column(table, n, "")) for n in pair)]
+    own = [pair for pair in pairs if value and re.match(re.escape(value) + r"[\W_]", pair[0], re.IGNORECASE)]
+    return (own or pairs)[0] if len(own or pairs) == 1 else None
 
 
 def node_rows(
@@ -141,9 +136,14 @@ def node_rows(
     shapes: tuple[str, ...] = ("laplace",)
     if noise is not None and len(ways) == 2 and ":" not in noise:
         shapes, ways = (shape_of(noise).name,), ways[:1]  # its variance is given, and this is its shape
-    if len(ways) != 1:
-        got = " and ".join(ways) or "none of them"
-        raise InputError(f"the noise is given in one way; got {got}: {WAYS}")
+    if not ways:
+        question = (
+            f"{shown(path)}: how much noise do the figures have? Say it with `noise`, `std` or `variance`; "
+            "`noise=estimated` finds it, where nobody states it."
+        )
+        raise QuestionError(question, noise="laplace:scale=3")
+    if len(ways) > 1:
+        raise InputError(f"the noise is given in one way; got {' and '.join(ways)}: {WAYS}")
     statements = parse_levels(noise or "") if ways == ["`noise`"] else {}
     columns = [each for each in (variance, std) if isinstance(each, str)]
     columns += [name for statement in statements.values() for name in statement.columns]
@@ -219,10 +219,19 @@ def _noisy_figures(form: TableForm, amount: Any, columns: Collection[str]) -> tu
     bad = ~np.isfinite(noisy) & (spread < inf)
     if bad.any():
         row = int(np.argmax(bad))
+        blank = column(table, form.value, form.path)[row].as_py()
+        if blank is None or not str(blank).strip():
+            at, many = f"{place(form.path, row)}: column {form.value!r}", int(bad.sum())
+            if form.pivot is not None:
+                at = f"{shown(form.path).rpartition(',')[0]}: {' › '.join(map(str, form.tree.path(row)))}"
+            more = f", as {many - 1:,} more have" if many > 1 else ""
+            raise QuestionError(
+                f"{at} has an empty cell where a figure is needed{more}: not measured, or 0 (`empty=zero`)?",
+                empty="unmeasured",
+            )
         raise InputError(
             f"{place(form.path, row)}: column {form.value!r} has {cell_in_words(table, form.value, row)} where a "
-            "finite number is needed; if it was not measured, give it variance inf, or all such cells "
-            "`empty=unmeasured`"
+            "finite number is needed; if it was not measured, give it variance inf"
         )
     return np.where(spread < inf, noisy, np.nan), spread, code
 

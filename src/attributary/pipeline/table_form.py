@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,15 +27,16 @@ from attributary.pipeline.level_columns import level_columns, path_ends, total_l
 from attributary.pipeline.margin_rows import gap_rows, margin_sums, margin_tree, sums_of_leaves, without_marks
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.tables import place, shown
-from attributary.tables.as_written import ADDED, UNNAMED
+from attributary.tables.as_written import ADDED, LEVELS, MEASURE, MEASURED, PIVOT, UNNAMED, level_names, written_form
 from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise
 from attributary.tables.spreadsheet import MERGED, NOTES, TITLE
 from attributary.tables.table_columns import arrow_table, column, floats, is_text_type, mark, with_cells, words_of
 from attributary.tables.table_writer import OF_SOURCE
 from attributary.tables.text_form import dialect
+from attributary.tables.total_words import reads_as_total, without_subtotals
 from attributary.tree import Tree
 from attributary.tree.match import with_missing
-from attributary.tree.paths import reads_as_total, refused
+from attributary.tree.paths import refused
 from attributary.types import Arrow, Bools, Cells, Floats, Frame, Ints
 
 NULL = "NULL"  # the label of rows that a query grouped by null
@@ -43,11 +44,11 @@ FIGURES = (
     *("noisy", "noisy_count", "count", "counts", "value", "conversions", "users", "visits", "visitors", "orders"),
     *("clicks", "impressions", "sessions", "events", "n", "cnt", "dp_count", "num", "total_count", "reach"),
 )  # usual names of a column of figures
-NOISE = (
-    *("variance", "noise_variance", "var", "std", "stddev", "sd", "sigma", "scale", "low", "high", "lo", "hi"),
-    *("lower", "upper", "lower_bound", "upper_bound", "ci_low", "ci_high", "epsilon"),
-    *("noise_interval_low", "noise_interval_high"),
-)  # and of those that say how noisy it is
+NOISE = ("variance", "noise_variance", "var", "std", "stddev", "sd", "sigma", "scale", "epsilon")  # and of its noise
+BOUNDS = (
+    *(("low", "high"), ("lower", "upper"), ("lower", "higher"), ("lo", "hi"), ("min", "max"), ("lcl", "ucl")),
+    *(("untere", "obere"), ("2.5", "97.5"), ("2,5", "97,5")),
+)  # in names of columns between which the true count lies
 NEAR = (0.8, 1.25)  # what a total is of the sum of its rows, whatever the noise
 LONGEST = 200  # of names in a message
 KEEP = 50  # columns that a message or a guess looks at
@@ -126,8 +127,13 @@ def recognise(
     some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
     table, notes, source = _source(mark(arrow_table(frame)))  # a column of marks is not about nodes
+    _refuse_estimates(table, value, path)
     spread, pivot = wide_columns(table, levels, value, wide, amounts), None
+    subtotals = list[str]()
     if spread is not None:
+        users = table
+        if not no_totals:
+            table, subtotals = without_subtotals(table, spread.levels)
         marks = [] if no_totals else [*totals, *total_labels(table, spread.levels)]
         if levels is None:
             merged = merged_levels(source, spread.levels)
@@ -140,7 +146,7 @@ def recognise(
         called = value if value and value not in table.column_names else _named_by_title(source)
         if re.search("[,>]", called):
             raise InputError(f"{shown(path)}: what figures are called has no comma and no >; got {called[:LONGEST]!r}")
-        pivot = Pivot(table, spread, depth.astype(np.int64), called)
+        pivot = Pivot(table, spread, depth.astype(np.int64), called, users)
         table, levels = long_table(pivot, path)
         table, value = mark(table, words), FIGURE
         notes.append(str(spread))
@@ -152,6 +158,10 @@ def recognise(
         value = _value_column(table, {*(levels or ()), *roles}, path, suppressed)
         notes.append(f"figures: column {value}")
     user, likely = table, decimal_sign(column(table, value, path))
+    if not no_totals and pivot is None:
+        names = [name for name in levels or table.column_names if name in table.column_names and name != value]
+        table, subtotals = without_subtotals(table, names)
+    notes += [f"{subtotals[0]} is the total of the rows that it names" + _and_more(subtotals)] if subtotals else []
     table, figures, extra, more = figure_column(table, value, path, suppressed, empty, decimal)
     notes += more
     if value == FIGURE and any(more):  # where a report looks for figures, they are numbers
@@ -205,6 +215,10 @@ def recognise(
     return form.with_missing(lack_labels(tree, missing))
 
 
+def _and_more(labels: Sequence[str]) -> str:
+    return f" ({len(labels) - 1:,} more alike)" if len(labels) > 1 else ""
+
+
 def _marks(table: Arrow, name: str, label: str) -> bool:
     return bool((path_ends(table, name, [label]) > path_ends(table, name, ())).any())
 
@@ -225,12 +239,31 @@ def _margin_form(form: TableForm, rows: TableForm, marks: Collection[str]) -> Ta
     return replace(rows, table=table, tree=tree, levels=tuple(tree.attributes), path=path, second=True)
 
 
+def _refuse_estimates(table: Arrow, value: str | None, path: str) -> None:
+    """Asks whether a table that was denoised is meant to be denoised once more."""
+    written = written_form(table.column_names)
+    if written is None or value is not None:
+        return
+    if PIVOT in (table.schema.metadata or {}):
+        raise InputError(
+            f"{shown(path)} has estimates already, which a report shows; denoise the pivot that they were made of"
+        )
+    stated = json.loads((table.schema.metadata or {}).get(LEVELS.encode(), b"[]")) or level_names(table)
+    others = [name for name in table.column_names if name not in {*stated, *ADDED, LEVELS, MEASURE}]
+    value = next((name for name in others if is_numeric(column(table, name, path))), MEASURED[0])
+    levels = {"levels": ",".join(stated)} if stated else {}
+    question = f"{shown(path)} has estimates already, which a report shows. Denoise the figures once more?"
+    raise QuestionError(question, value=value, **levels, prefix="again_")
+
+
 def _source(table: Arrow) -> tuple[Any, list[str], dict[bytes, bytes]]:
     """The table without what it notes of the file that it is from, which in words, and as it was noted."""
     metadata = table.schema.metadata or {}
     source = {key: value for key, value in metadata.items() if key in OF_SOURCE}
     form, notes = dialect(table, ""), source.get(NOTES, b"").decode().split("\n")
     notes += [f"cells are separated by {form.separator!r}"] if form.separator else []
+    titled = form.above > form.stated
+    notes += [f"names of columns: line {form.above + 1} (what is above is a title)"] if titled else []
     notes += ["text is in the encoding of Western Windows (cp1252)"] if form.encoding == "cp1252" else []
     others = {key: value for key, value in metadata.items() if key not in source}
     return (table.replace_schema_metadata(others) if source else table), notes, source
@@ -246,21 +279,53 @@ def _named_by_title(source: dict[bytes, bytes]) -> str:
 # Figures.
 
 
+def bound_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of columns that are called low and high or the like, and else the same."""
+    there, pairs = {name.lower(): name for name in names}, dict[tuple[str, str], None]()
+    for (low, high), name in product(BOUNDS, names):
+        other = re.sub(rf"(?<![^\W_]){re.escape(low)}(?![^\W_])", high, name.lower())
+        if other != name.lower() and other in there:
+            pairs[name, there[other]] = None
+    return list(pairs)
+
+
+def _noise_columns(names: Sequence[str]) -> set[str]:
+    return {name for name in names if name.lower() in NOISE} | {name for pair in bound_pairs(names) for name in pair}
+
+
 def _value_column(table: Arrow, others: Collection[str], path: str, suppressed: Collection[str]) -> str:
     """The column of figures: the only one with a usual name, or the only one of numbers."""
-    free = [name for name in table.column_names[:KEEP] if name not in {*others, *ADDED} and name.lower() not in NOISE]
+    noise = _noise_columns(table.column_names[:KEEP])
+    free = [name for name in table.column_names[:KEEP] if name not in {*others, *ADDED, *noise}]
     numeric = [name for name in free if is_numeric(column(table, name, path), suppressed)]
     usual = [name for name in numeric if name.lower() in FIGURES]
     for some in (usual, numeric):
         if len(some) == 1:
             return str(some[0])
+    for name in () if numeric else free:
+        text = _odd_text(column(table, name, path), suppressed)
+        if text:
+            question = f"{shown(path)}: what is {text!r} in column {name}, a figure that was suppressed?"
+            raise QuestionError(question, value=name, suppressed=text)
     if not numeric:
         raise InputError(
             f"{shown(path)}: no column has numbers only, so that none can be the figures; give their column with "
             "`value`, and texts that stand for suppressed figures with `suppressed`"
         )
     words = " or ".join(name[:LONGEST] for name in (usual or numeric)[:5])
-    raise QuestionError(f"{shown(path)}: which column has the figures, {words}?", value=(usual or numeric)[0][:LONGEST])
+    several = ", or several of them" if len(numeric) > 1 else ""
+    pivot = "; or are they one figure in several columns (`wide=month`)" if len(numeric) > 2 and not usual else ""
+    question = f"{shown(path)}: which column has the figures, {words}{several}{pivot}?"
+    raise QuestionError(question, value=(usual or numeric)[0][:LONGEST])
+
+
+def _odd_text(cells: Any, suppressed: Collection[str]) -> str:
+    """The only text in a column that has numbers otherwise, besides those that are known; nothing if there is none."""
+    texts = pc.value_counts(pc.utf8_trim_whitespace(cells).drop_null()) if is_text_type(cells.type) else []
+    each = [(one["values"].as_py(), one["counts"].as_py()) for one in texts[: KEEP * KEEP]]
+    odd = [(text, many) for text, many in each if text not in suppressed and not re.search(r"\d", text) and text]
+    text = odd[0][0] if len(odd) == 1 and odd[0][1] < len(cells) / 2 else ""
+    return text if text and is_numeric(cells, [*suppressed, text]) else ""
 
 
 # Levels.
@@ -280,8 +345,8 @@ def _levels(
 
     All columns, or else all but numbers that are in every row, or else all but numbers: a second column of figures.
     """
-    empty = {name for name in names if path_ends(table, name, ()).all()}
-    free = [name for name in names[:KEEP] if name not in empty and name.lower() not in NOISE]
+    empty, noise = {name for name in names if path_ends(table, name, ()).all()}, _noise_columns(table.column_names)
+    free = [name for name in names[:KEEP] if name not in empty | noise]
     numbers = {
         name for name in free if is_numeric(cells := column(table, name, path), suppressed) and not _coded(cells)
     }
@@ -492,12 +557,13 @@ def _margin(name: str) -> bool:
 
 
 class Pivot(NamedTuple):
-    """A wide table as the user has it."""
+    """A wide table."""
 
     table: Arrow
     wide: WideColumns
     depth: Ints  # how many of its levels each row names
     called: str  # what its figures are
+    user: Any  # the table as the user has it, in which the row of North may be called North Total
 
     @property
     def inner(self) -> Bools:

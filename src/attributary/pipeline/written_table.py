@@ -45,7 +45,7 @@ class Layout:
     """How estimates stand in a user's table."""
 
     forms: tuple[TableForm, ...]  # one for each figure
-    spent: tuple[Any, ...]  # the columns that state the noise, among others
+    spent: tuple[object, ...]  # the columns that state the noise, among others
     variance: str | None = None  # the column that states the variance of a single figure
     prefix: str = ""
     confidence: float = 0.95
@@ -241,7 +241,7 @@ def _pivot(
     totals of.
     """
     assert form.pivot is not None
-    table, wide = form.pivot.table, form.pivot.wide
+    table, wide = form.pivot.user, form.pivot.wide
     order = [*("low", "high", "variance", *MEASURED), *(name for name in figures if name not in (*NEEDED, *MEASURED))]
     totals = _rows_of_totals(form.pivot)
     made = table.replace_schema_metadata({**(table.schema.metadata or {}), **(form.user.schema.metadata or {})})

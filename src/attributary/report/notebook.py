@@ -1,5 +1,7 @@
 """notebook: a plan and an estimate as a notebook shows them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from attributary import Estimate
@@ -14,11 +16,14 @@ from attributary.spec.measure import COUNT
 ROWS = 10  # nodes of an estimate
 
 
-def estimate_html(est: Estimate) -> str:
-    """The first nodes, level by level, with intervals, and what denoising made of them; of many columns, the first."""
+def estimate_html(est: Estimate, figure: str = "") -> str:
+    """The first nodes, level by level, with intervals, and what denoising made of them; of many columns, the first.
+
+    `figure` is what a table calls them.
+    """
     if est.count.ndim > 1:
-        return f"<p>The first of {est.count.shape[1]:,} columns:</p>" + estimate_html(est.column(0))
-    (quantity,) = quantities(None, {COUNT: Estimates.of(est)})
+        return f"<p>The first of {est.count.shape[1]:,} columns:</p>" + estimate_html(est.column(0), figure)
+    (quantity,) = quantities(None, {COUNT: replace(Estimates.of(est), figure=figure)})
     nodes, more, gains = len(est.tree), len(est.tree) - ROWS, estimates.level_gains(quantity)
     extras = [column.head.lower() for name, column in EXTRAS.items() if name in quantity.estimates.extras]
     heads = ["row", "noisy", "estimate", quantity.interval_words, "correction", *extras]

@@ -71,7 +71,7 @@ def course(series: Series, node: int, large: bool = False) -> list[Shape]:
     shapes += [text("does not begin at 0", left + 4, 12, "start")] if large and least > 0 else []
     for i in range(len(x) - 1, -1, -ceil(len(x) / LABELS)) if large else ():
         side = "start" if i == 0 else "end" if i == len(x) - 1 else "middle"
-        name = UNSEEN.sub("\ufffd", numerals.short(series.periods[i].name, 16))
+        name = UNSEEN.sub("\ufffd", numerals.short(numerals.date_words(series.periods[i].name), 16))
         shapes += [text(name, across[i], height - 4, side)]
     for part in np.split(np.arange(len(x)), np.flatnonzero(np.diff(np.isfinite(x))) + 1):
         run = part.tolist()
@@ -95,12 +95,14 @@ def series_page(
     last, tree, facts = series.last, series.tree, change_facts(series, plans)
     kept = cut(tree, np.nan_to_num(series.sum.count), last.changed, nodes)
     changed = surest_first(last, np.flatnonzero(last.changed))
-    first, final = series.periods[0].name, series.periods[-1].name
+    first, final = (numerals.date_words(series.periods[i].name) for i in (0, -1))
     context: Record = {
         **facts._asdict(),
         "title": heading or title(tree.level_names, [series.called]),
-        "since": last.before.name,
-        "between": f"{final} against {first}" if len(series.steps) == 1 else f"{first} to {final}",
+        "since": numerals.date_words(last.before.name),
+        "between": f"{final} against {first}"
+        if len(series.steps) == 1
+        else numerals.span_words([period.name for period in series.periods]),
         "not_private": not_private(series.not_private),
         "generated": series.generated,
         "version": __version__,

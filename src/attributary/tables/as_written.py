@@ -15,6 +15,7 @@ from attributary.arrow import pa, pc
 from attributary.tables.number_form import BELOW as BOUND
 from attributary.tables.number_form import plain_numbers
 from attributary.tables.table_columns import is_text_type, with_cells
+from attributary.tables.total_words import without_subtotals
 from attributary.types import Arrow
 
 MEASURED = ("noisy", "noise_variance")
@@ -73,7 +74,7 @@ def rows_of_nodes(table: Arrow) -> Arrow:
 
 def _numbers(table: Arrow, form: WrittenForm) -> Arrow:
     """The table with numbers where texts have decimal commas, but for labels; a bound such as <5 is no number."""
-    labels = set(_level_names(table))
+    labels = set(level_names(table))
     for name in table.column_names:
         if is_text_type(table.column(name).type) and (name in ADDED or (labels and name not in {*labels, LEVELS})):
             cells = table.column(name)
@@ -85,7 +86,7 @@ def _numbers(table: Arrow, form: WrittenForm) -> Arrow:
     return table
 
 
-def _level_names(table: Arrow) -> list[str]:
+def level_names(table: Arrow) -> list[str]:
     """The levels that a column states, top to bottom."""
     if LEVELS not in table.column_names or not is_text_type(table.column(LEVELS).type):
         return []
@@ -102,18 +103,19 @@ def _without_labels_of_totals(table: Arrow) -> Arrow:
                 table = with_cells(
                     table, name, pc.if_else(pc.equal(pc.utf8_trim_whitespace(cells), label), None, cells)
                 )
-    for i, name in enumerate(_level_names(table)):
+    for i, name in enumerate(level_names(table)):
         if name in table.column_names and is_text_type(table.column(name).type):
             depth = [len(text.split(BELOW)) if text else 0 for text in table.column(LEVELS).to_pylist()]
             below = pa.array([each <= i for each in depth])
             table = with_cells(table, name, pc.if_else(below, None, table.column(name)))
-    return table
+    names = json.loads(metadata.get(LEVELS.encode(), b"[]")) or level_names(table)
+    return without_subtotals(table, [name for name in names if name in table.column_names])[0]
 
 
 def _without_margin(table: Arrow) -> Arrow:
     """The table without rows of another breakdown, which were denoised together with the others."""
     metadata = table.schema.metadata or {}
-    levels = _level_names(table)
+    levels = level_names(table)
     if levels and not levels[-1].partition(TOTAL)[2]:
         paths = [str(text or "").split(BELOW) if text else [] for text in table.column(LEVELS).to_pylist()]
         other = [path != levels[: len(path)] for path in paths]
@@ -143,7 +145,7 @@ def _stacked(table: Arrow, figures: Sequence[str]) -> Arrow:
 
 def _unpivoted(table: Arrow, columns: Sequence[str]) -> Arrow:
     """A row for each cell: the total of a row is the figure of its own node, and a row of totals has no other cell."""
-    levels, stated = _level_names(table), table.column(LEVELS)
+    levels, stated = level_names(table), table.column(LEVELS)
     whole = pc.equal(stated, max(stated.unique().to_pylist(), key=lambda text: len(text or "")))
     levels[-1], _, margin = levels[-1].partition(TOTAL)
     levels[-1], _, called = levels[-1].partition(CALLED)

@@ -45,6 +45,7 @@ def read_spreadsheet(data: bytes, name: str, sheet: str | None = None) -> Arrow:
     head = next((i for i, many in enumerate(filled) if many >= max(min(2, width), WIDE * width)), None)
     if not width or head is None:
         raise InputError(f"{name}: the sheet {page.title!r} is empty; a table begins with the names of its columns")
+    cells, head = _one_head(cells, head, page)
     rows = [i for i in range(head + 1, len(cells)) if filled[i]]
     remarks = 0
     while rows and width > 2 and filled[rows[-1]] == 1 and cells[rows[-1]][0] is not None:
@@ -66,6 +67,28 @@ def read_spreadsheet(data: bytes, name: str, sheet: str | None = None) -> Arrow:
     titles = [str(value) for row in cells[:head] for value in row if value is not None]
     metadata = {NOTES: "\n".join(notes), SHEET: page.title, MERGED: merged_columns, TITLE: "".join(titles[:1])}
     return pa.table(table).replace_schema_metadata(metadata)
+
+
+def _one_head(cells: list[list[Any]], head: int, page: Any) -> tuple[list[list[Any]], int]:
+    """The rows with one row of heads, and its number: where names recur, Jan below a year is Jan 2025."""
+    names = [str(value) for value in cells[head] if value is not None]
+    under = cells[head + 1] if head + 1 < len(cells) else []
+    if len(set(names)) == len(names):
+        return cells, head
+    head += bool(names and under and not any(isinstance(value, int | float) for value in under) and any(under))
+    if not head:
+        return cells, head
+    above = list(cells[head - 1])
+    wide = [each for each in page.merged_cells.ranges if each.min_row == head and each.min_col < each.max_col]
+    for merged in wide:
+        above[merged.min_col : merged.max_col] = [above[merged.min_col - 1]] * (merged.max_col - merged.min_col)
+    for i in range(1, 0 if wide else len(above)):
+        above[i] = above[i - 1] if above[i] is None else above[i]
+    joined = [
+        one if other is None or one == other else other if one is None else f"{one} {other}"
+        for one, other in zip(cells[head], above, strict=True)
+    ]
+    return [*cells[:head], joined, *cells[head + 1 :]], head
 
 
 def _sheet(data: bytes, name: str, sheet: str | None) -> Any:
@@ -131,7 +154,7 @@ def write_spreadsheet(table: Arrow, file: BinaryIO, labels: list[str]) -> None:
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet((table.schema.metadata or {}).get(SHEET, b"estimates").decode())
 
-    def text(value: Any) -> Any:
+    def text(value: object) -> Any:
         cell = WriteOnlyCell(sheet, value)
         cell.data_type = "s"  # never a formula
         return cell
@@ -156,7 +179,7 @@ def write_spreadsheet(table: Arrow, file: BinaryIO, labels: list[str]) -> None:
             out.writestr(info, MADE.sub(rb"\g<1>" + NEVER.encode(), parts.read(part)))
 
 
-def _written(value: Any, numbers: bool, text: Callable[[str], Any]) -> Any:
+def _written(value: object, numbers: bool, text: Callable[[str], object]) -> object:
     if isinstance(value, str):
         is_number = numbers and NUMBER.fullmatch(value)
         return (float(value) if "." in value else int(value)) if is_number else text(value)

@@ -139,7 +139,7 @@ def with_cells(table: Arrow, name: str, cells: Cells) -> Arrow:
     return table.set_column(table.column_names.index(name), name, cells)
 
 
-def is_text_type(kind: Any) -> bool:
+def is_text_type(kind: object) -> bool:
     """Whether an Arrow type is text."""
     import pyarrow as pa
 
@@ -296,15 +296,29 @@ def arrow_table(frame: Frame) -> Arrow:
     if hasattr(frame, "collect") and not hasattr(frame, "__arrow_c_stream__"):  # polars, lazily
         frame = frame.collect()
     try:
-        table = pa.table(frame)
+        table = pa.table(_uniform(frame))
         unnamed = [name for name in table.column_names if name.startswith("__index_level_")]  # pandas' row numbers
         table = table.drop_columns(unnamed) if unnamed else table
         return without_views(table)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:  # a column of pandas with cells of several types
         raise ValueError(f"a column has cells of one type; {'; '.join(map(str, error.args))}: convert it") from error
-    except TypeError:
+    except (TypeError, ValueError):
         kinds = "Arrow, pandas, polars, a DuckDB relation or a dict of columns"
         raise ValueError(f"a table is {kinds}; got {type(frame).__name__}") from None
+
+
+def _uniform(frame: Any) -> Any:
+    """A frame of pandas with texts as names, and columns with cells of one type: <5 among numbers makes all texts."""
+    if type(frame).__module__.partition(".")[0] != "pandas" or not hasattr(frame, "columns"):
+        return frame
+    if frame.columns.nlevels == 1 and not all(isinstance(name, str) for name in frame.columns):
+        frame = frame.rename(columns=str)
+    mixed = {}
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):
+        kinds = {type(cell) for cell in frame[name].dropna()} if str(kind) == "object" else set()
+        if str in kinds and len(kinds) > 1:
+            mixed[name] = frame[name].map(str, na_action="ignore")
+    return frame.assign(**mixed) if mixed else frame
 
 
 def with_figures(frame: Frame, columns: Columns) -> Frame:
@@ -360,7 +374,7 @@ def _to_relation(frame: Frame, columns: Columns) -> Frame:
     return _as_relation(frame, _to_arrow(frame, columns))
 
 
-def _as_relation(frame: Frame, made: Any) -> Frame:
+def _as_relation(frame: Frame, made: object) -> Frame:
     assert made is not None  # the query finds it by its name
     return frame.query("rows", "FROM made")
 

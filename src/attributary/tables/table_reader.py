@@ -44,7 +44,7 @@ def _refuse_sheet(kind: Format, sheet: str | None, path: str) -> None:
         raise InputError(f"`sheet` names a sheet of a spreadsheet; {shown(path)} is {kind}: leave it out")
 
 
-def _whole(read: Callable[[Any, Format], Any], file: Any, kind: Format, path: str) -> Any:
+def _whole(read: Callable[[Any, Format], object], file: object, kind: Format, path: str) -> Any:
     """What `read` gives of a Parquet or Arrow file; one that is damaged is refused."""
     try:
         return read(file, kind)
@@ -52,7 +52,7 @@ def _whole(read: Callable[[Any, Format], Any], file: Any, kind: Format, path: st
         raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
 
 
-def _of_text(read: Callable[[Any, TextForm], Any], file: Any, form: TextForm, path: str) -> tuple[Any, TextForm]:
+def _of_text(read: Callable[[Any, TextForm], object], file: object, form: TextForm, path: str) -> tuple[Any, TextForm]:
     """What `read` gives of a text file, and its dialect; the first mistake in it is refused."""
     try:
         return read(file, form), form
@@ -116,7 +116,7 @@ def _again(path: str, file: Any) -> Iterator[Any]:
 def _text_names(file: Any, form: TextForm) -> list[str]:
     """The names in a header; Arrow reads ahead in a thread, so that each reader has a stream of its own."""
     parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
-    skip = csv.ReadOptions(skip_rows=int(form.stated))
+    skip = csv.ReadOptions(skip_rows=form.above)
     with csv.open_csv(file.get_stream(0, file.size()), skip, parse_options=parse) as header:
         names: list[str] = header.schema.names
     return names
@@ -124,7 +124,7 @@ def _text_names(file: Any, form: TextForm) -> list[str]:
 
 def _read_text(file: Any, form: TextForm) -> Arrow:
     parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
-    skip = csv.ReadOptions(skip_rows=int(form.stated))
+    skip = csv.ReadOptions(skip_rows=form.above)
     # The names come first, since Arrow guesses the type of every column it is not told of.
     names = _text_names(file, form)
     text = csv.ConvertOptions(

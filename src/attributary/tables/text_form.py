@@ -23,6 +23,8 @@ BY_NAME = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"
 NOTED = b"dialect"  # in the metadata of a table that was read from text, where its dialect is not the usual
 BEGINNING = 2**16  # bytes
 ROWS = 200
+TITLE = 0.6  # of the cells of the fullest row: a line with less, above the names of the columns, is a title
+ALIKE = 0.8  # of the rows below a title have as many cells as there are names
 LONGEST_CELL = 2**31 - 1
 NOT_TEXT = {
     b"PK": "is a zip archive or a spreadsheet, not text; end the name of a spreadsheet in .xlsx",
@@ -41,6 +43,7 @@ class TextForm(NamedTuple):
     encoding: str = "utf-8"
     newline: str = "\n"
     decimal: str = "."
+    above: int = 0  # lines before the names of the columns: a title, or sep=;
 
 
 def dialect(table: Arrow, usual: str) -> TextForm:
@@ -75,20 +78,40 @@ def text_form(beginning: bytes, usual: str, name: str, separator: str | None = N
     text = beginning.decode("utf-8-sig", errors="replace")
     stated = re.match(r"sep=(.)\r?\n", text)
     newline = "\r\n" if re.match(r"[^\r\n]*\r\n", text) else "\n"
-    chosen = (
-        separator_by_name(separator)
-        if separator is not None
-        else stated[1]
-        if stated
-        else _separator(beginning, text, usual, name)
-    )
-    return TextForm(chosen, stated is not None, newline=newline)
-
-
-def _separator(beginning: bytes, text: str, usual: str, name: str) -> str:
-    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", text)
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", text)[int(stated is not None) :]
     if len(beginning) >= BEGINNING:
         lines = lines[:-1]  # the last one may go on
+    given = stated[1] if stated and separator is None else separator and separator_by_name(separator)
+    titles = {each: _title(lines, each) for each in SEPARATORS}
+    ragged = max(titles, key=lambda each: titles[each])  # a title of one cell, above rows of many
+    if given is None and titles[ragged].lines and not any(_fits(lines, each) for each in SEPARATORS):
+        given = ragged
+    chosen = given or _separator(lines, usual, name)
+    return TextForm(chosen, stated is not None, newline=newline, above=_title(lines, chosen).lines + bool(stated))
+
+
+class _Title(NamedTuple):
+    columns: int
+    lines: int
+
+
+def _title(lines: list[str], separator: str) -> _Title:
+    """How many lines above the names of the columns are a title: their first cell alone, or nearly, has a text."""
+    reader, begins, rows = csv.reader(lines, delimiter=separator), [0], list[list[str]]()
+    with suppress(csv.Error):
+        for row in islice(reader, ROWS):
+            rows.append(row)
+            begins.append(reader.line_num)
+    filled = [sum(bool(cell.strip()) for cell in row) for row in rows]
+    widest = max(filled, default=0)
+    head = next((i for i, many in enumerate(filled) if many >= max(min(2, widest), TITLE * widest)), 0)
+    is_title = all(not many or rows[i][0].strip() for i, many in enumerate(filled[:head]))
+    alike = sum(len(row) == len(rows[head]) for row in rows[head:]) if rows else 0
+    known = head and widest > 2 and is_title and alike > ALIKE * sum(map(bool, rows[head:]))
+    return _Title(widest, begins[head]) if known else _Title(0, 0)
+
+
+def _separator(lines: list[str], usual: str, name: str) -> str:
     header = next((line for line in lines if line.strip(" \t\r\n")), "")
     if not any(each in header for each in SEPARATORS if each != usual):
         return usual
@@ -153,15 +176,14 @@ def rows(file: Any, form: TextForm, strict: bool = False) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_CELL)
     text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:
-        line = 1
-        if form.stated:
+        line = 1 + form.above
+        for _ in range(form.above):
             text.readline()
-            line = 2
         reader = csv.reader(text, delimiter=form.separator, strict=strict)
         for cells in reader:
             if cells:
                 yield Row(line, cells)
-            line = reader.line_num + 1 + form.stated
+            line = reader.line_num + 1 + form.above
     finally:
         text.detach()  # or it would close the file, which is not ours
 

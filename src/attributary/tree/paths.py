@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attributary.errors import InputError, ShortLinesError, did_you_mean
 from attributary.tables import place, shown
 from attributary.tables.table_columns import arrow_table, is_text_type, plain
+from attributary.tables.total_words import may_be_subtotals, reads_as_total
 from attributary.types import Arrow, Cells
 
 # Labels: a column of a table as text, whatever it is made of, so that 7 in one file is 7 in another.
@@ -105,23 +106,14 @@ def codes(labels: Cells) -> NDArray[np.int64]:
     return indices
 
 
-TOTALS = (
-    *("all", "total", "totals", "grand total", "subtotal", "sub-total", "sum", "overall", "rollup"),
-    *("gesamt", "gesamtsumme", "gesamtergebnis", "insgesamt", "summe", "zwischensumme", "alle", "ergebnis"),
-    *("zusammen", "alle zusammen", "alles", "sammanlagt", "i alt", "összesen", "łącznie", "all together", "combined"),
-    *("total general", "total général", "totale", "totaal", "totalt", "totalsumma", "ensemble", "tous", "toutes"),
-    *("todos", "todas", "tutti", "tutte", "suma", "soma", "razem", "ogółem", "celkem", "yhteensä", "summa"),
-    *("итого", "всего", "合计", "总计", "小计", "合計", "総計", "小計", "합계", "총계", "toplam"),
-)  # what reads as a total, in any case, also in brackets
 LONGEST = 1000  # of a message, whatever names are in it
 SPARSE = 8  # places for each row
-OF_A_LABEL = (" total", " gesamt", " summe", " ergebnis")  # as spreadsheets write them: North Total
 
 
 class NodePaths(NamedTuple):
     parent: NDArray[np.int64]  # in level order
     row: NDArray[np.int64]  # the row of each node, -1 for a node that has none
-    labels: tuple[Any, ...]  # an Arrow dictionary array for each attribute: the labels of the nodes of its level
+    labels: tuple[Cells, ...]  # an Arrow dictionary array for each attribute: the labels of the nodes of its level
     total: bool  # a row with an empty path stands above the first attribute
 
 
@@ -234,28 +226,8 @@ def without_totals(columns: list[Cells], attributes: list[str], totals: Collecti
     return made
 
 
-def reads_as_total(labels: Cells, name: str, others: Collection[str] = ()) -> NDArray[np.bool_]:
-    """Which labels of an Arrow array of texts read as a total; `others` are labels that one may be the total of."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    of_level = [f"{word} {name.lower()}{many}" for word in ("all", "total", "alle") for many in ("", "s")]
-    lower = pc.utf8_lower(pc.utf8_trim(labels, " \t\r\n()[]<>-–"))
-    reads: NDArray[np.bool_] = _bools(pc.is_in(lower, pa.array([*TOTALS, *of_level], labels.type)))
-    for ending in OF_A_LABEL if others else ():
-        for i in np.flatnonzero(_bools(pc.ends_with(lower, ending))):
-            reads[i] |= lower[int(i)].as_py().removesuffix(ending) in others
-    return reads
-
-
-def _bools(column: Cells) -> NDArray[np.bool_]:
-    return np.array(column.fill_null(False).to_numpy(zero_copy_only=False), bool)
-
-
 def _refuse_total(column: Cells, name: str, columns: list[Cells]) -> None:
-    import pyarrow.compute as pc
-
-    ended = any(pc.any(pc.ends_with(pc.utf8_lower(column.dictionary), ending)).as_py() for ending in OF_A_LABEL)
+    ended = may_be_subtotals(column.dictionary).any()
     others = {str(text).lower() for other in columns for text in other.dictionary.to_pylist()} if ended else ()
     suspects = np.append(reads_as_total(column.dictionary, name, others), False)  # code -1 is the last
     if suspects.any() and suspects[codes(column)].any():
