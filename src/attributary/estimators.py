@@ -158,7 +158,7 @@ register(
 )
 
 
-def offered(able: Callable[[EstimatorKind], Any] = lambda kind: True) -> list[str]:
+def offered(able: Callable[[EstimatorKind], object] = lambda kind: True) -> list[str]:
     """The names of the estimators that users choose from; of those that are able to do something."""
     return [name for name, kind in ESTIMATORS.items() if not kind.baseline and able(kind)]
 

@@ -200,7 +200,7 @@ def measure_names(table: Arrow, path: str) -> Cells:
     return cells
 
 
-def rows_of_measure(table: Arrow, names: Any, name: str) -> tuple[Any, Ints]:
+def rows_of_measure(table: Arrow, names: object, name: str) -> tuple[Any, Ints]:
     """The rows of one measure without that column, and their numbers."""
     import pyarrow.compute as pc
 

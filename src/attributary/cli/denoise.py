@@ -221,7 +221,7 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record
     return denoise_batches(every, stage=stage, **how)
 
 
-def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> Any:
+def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> object:
     """Summary reports of several breakdowns, denoised together."""
     from attributary.pipeline.breakdowns import denoise_breakdowns, refuse_estimator
     from attributary.tables import read_table

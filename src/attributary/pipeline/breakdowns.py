@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -124,7 +124,7 @@ def in_one_table(spec: Spec, tables: Sequence[Arrow]) -> Arrow:
     return stacked(each, BREAKDOWN, [attribute.name for attribute in spec.attributes])
 
 
-def by_breakdown(spec: Spec, table: Arrow, path: str) -> list[Any]:
+def by_breakdown(spec: Spec, table: Arrow, path: str) -> list[object]:
     """The tables of all breakdowns in one; the table itself of a spec that has one."""
     if len(spec.parts) == 1:
         return [table]

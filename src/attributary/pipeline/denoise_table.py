@@ -64,7 +64,7 @@ class Denoised(NamedTuple):
 class DenoisedTable:
     """A user's table with its estimates: in its kind, as a page, as a file, and what changed between its periods."""
 
-    given: Any  # the user's table, in its kind
+    given: Frame  # the user's table, in its kind
     layout: Layout
     estimates: dict[str, Estimate]  # by figure, or `count` where there is one
     notes: list[str]
@@ -72,7 +72,7 @@ class DenoisedTable:
     doubts: tuple[str, ...]  # what the figures say against it
     misfit: str  # of the prior
     not_private: str
-    options: Mapping[str, Any]  # of `check_table`
+    options: Mapping[str, object]  # of `check_table`
     margins: dict[str, Joint]  # the same of rows of totals that are a second breakdown, where they are
 
     def __repr__(self) -> str:
@@ -164,7 +164,7 @@ def denoise_table(
     prefix: str = "",
     path: str = "the table",
     stage: Stage = lambda _: None,
-    **form: Any,
+    **form: object,
 ) -> DenoisedTable:
     """The table as it is, with the columns of estimates beside its own: all that `denoise --table` does.
 

@@ -63,7 +63,7 @@ class ReportInputs:
         cls,
         plan: Plan | None = None,
         estimates: Estimate | Mapping[str, Estimate] | None = None,
-        evaluation: Any = None,
+        evaluation: object = None,
         confidence: float = USUAL,
         generated: bool = False,
     ) -> "ReportInputs":
@@ -238,7 +238,7 @@ def _title(inputs: ReportInputs, shown: Sequence[Quantity]) -> str:
 # Sections
 
 
-def _panel(of: FigureName, tau: float, part: MeasurePlan | None, counts: Any, draw: Draw) -> Record:
+def _panel(of: FigureName, tau: float, part: MeasurePlan | None, counts: object, draw: Draw) -> Record:
     """What the page says of one measure or ratio, or of the part of a plan that nothing is measured by yet."""
     estimated = isinstance(of, Quantity) and of.kind != "ratio"
     return {
