@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from attributary import __version__
-from attributary.errors import InputError, PrivacyRefusal, TryAgain, one_line
+from attributary.errors import InputError, PrivacyRefusal, TryAgain, one_line, shortened
 from attributary.whole_files import written
 
 LONGEST = 2000  # characters of a message: a file may hold anything
@@ -111,7 +111,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _of_click(error: click.ClickException) -> str:
     """click's words as one line of ours, with where to look."""
-    words = " ".join(error.format_message().split()).rstrip(".")
+    words = shortened(" ".join(error.format_message().split()).rstrip("."), 800)
     ctx = getattr(error, "ctx", None)
     command = ctx.command_path if ctx is not None else "attributary"
     words = words.replace(". Did you mean", "; did you mean")
@@ -130,10 +130,10 @@ class Closed(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any, /) -> int:
+    def readinto(self, buffer: object, /) -> int:
         raise InputError(f"standard {self.called} is closed; open it, or give a file")
 
-    def write(self, data: Any, /) -> int:
+    def write(self, data: object, /) -> int:
         raise InputError(f"standard {self.called} is closed; open it, or give a file")
 
 

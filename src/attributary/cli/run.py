@@ -154,8 +154,7 @@ def run(
     for few in batch_lines(first.plan, first.tree, next(iter(first.truth.values())), "in these logs"):
         say(f"{few.subject}: {few.text}")
     fact(errors_of_this_draw=done.errors, not_private=TRUE_COUNTS)  # what is counted, and the error
-    for name, error in done.errors.items():
-        say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
+    _print_errors(done.errors)
     for line in _notes(done, done.tables, output, not words):
         say(line)
 
@@ -177,8 +176,14 @@ def _print_parts(
     say("")
     notes = [*([f"below are the upper levels: {shown.upper}"] if shown.upper else []), *([words] if words else [])]
     print_estimates(shown.quantities(None), done.rows, os.path.join(output, shown.files[-1]), notes)
+    _print_errors(getattr(done, "errors", {}))
     for line in _notes(done, done.tables, output, not words):
         say(line)
+
+
+def _print_errors(errors: dict[str, float]) -> None:
+    for name, error in errors.items():
+        say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
 
 
 def _notes(

@@ -25,6 +25,7 @@ OTHER = "other"
 BELOW, ABOVE = "below all buckets", "above all buckets"
 SHOWN = 5  # values outside of a domain
 FITS = 2**62  # into one whole number
+CLOSE = 4  # times as many whole numbers as rows
 
 
 def missing_cells(logs: Logs) -> tuple[str, ...]:
@@ -51,9 +52,14 @@ def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> 
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    absent = ["", *missing_cells(logs)]
+    if attribute.range is None and column in table.column_names and not any(map(_is_number, absent)):
+        whole = _whole_codes(table.column(column))
+        if whole is not None:
+            return whole
     coded = text_labels(table, column, stars=True)
     refuse_unprintable(coded.dictionary, attribute.name)
-    labels, absent = coded.dictionary, ["", *missing_cells(logs)]
+    labels = coded.dictionary
     bare = pc.utf8_trim_whitespace(labels)
     none = pc.is_in(bare, pa.array(absent))
     if attribute.range is not None:
@@ -79,6 +85,27 @@ def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> 
     rank = np.empty(len(labels), np.int64)
     rank[order] = np.arange(len(labels))
     return LabelCodes(labels.take(pa.array(order)), rank[at][codes(coded)])
+
+
+def _whole_codes(cells: Cells) -> LabelCodes | None:
+    """The same of whole numbers from 0 on, none missing, that lie close together; None of others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_signed_integer(cells.type) or cells.null_count or not len(cells):
+        return None
+    least, most = pc.min_max(cells).as_py().values()
+    if least < 0 or most >= 10**18 or most - least >= CLOSE * len(cells):
+        return None
+    place = cells.to_numpy().astype(np.int64, copy=False) - least
+    rank = np.zeros(most - least + 1, np.int64)
+    rank[place] = 1
+    number = np.flatnonzero(rank) + least
+    tens = 10 ** np.arange(19)
+    digits = np.searchsorted(tens[1:], number, side="right")
+    order = np.argsort(number * tens[digits[-1] - digits], kind="stable")  # of one first digits, the shortest is first
+    rank[number[order] - least] = np.arange(len(order))
+    return LabelCodes(pa.array(number[order]).cast(pa.string()), rank[place])
 
 
 def bucket_codes(table: Arrow, column: str, attribute: Attribute) -> LabelCodes:
