@@ -6,7 +6,7 @@ import platform
 import sys
 
 SUITES = (
-    *("denoise", "nonnegative", "prior", "posterior", "noise", "budget", "generate", "evaluate"),
+    *("denoise", "breakdowns", "nonnegative", "prior", "posterior", "noise", "budget", "generate", "evaluate"),
     *("table", "logs", "values", "ara", "page", "explore", "cluster", "w3c"),
 )
 

@@ -1,5 +1,9 @@
 """A budget method, an estimator and a metric of one's own: a few lines each, then evaluated, planned, run and drawn."""
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import attributary
 from attributary import Measurements, Tree, budget, denoise, estimators, rmsre
@@ -154,3 +159,25 @@ def test_a_privacy_unit_of_ones_own_is_asked_for_kept_to_and_told() -> None:
         assert f'"two-changes": {loss.under("two-changes")}' in plan.to_json()
     with pytest.raises(ValueError, match="a privacy unit named 'two-changes' is registered already"):
         privacy_unit.register(TWO_CHANGES)
+
+
+def test_a_column_of_estimates_is_a_row_of_their_schema(shop_of: Callable[[int], Path], tmp_path: Path) -> None:
+    package = Path(attributary.__file__).parent
+    shutil.copytree(package, tmp_path / "attributary", ignore=shutil.ignore_patterns("__pycache__"))
+    schema = tmp_path / "attributary" / "estimates.py"
+    lines = schema.read_text().splitlines(keepends=True)
+    last = next(i for i, line in enumerate(lines) if line.startswith('    Column("zero_probability"'))
+    of = "of=lambda est: np.sqrt(est.variance)"
+    lines.insert(last + 1, f'    Column("doubt", "a number, 0 or more", 0, {of}, key="doubt", head="Doubt"),\n')
+    schema.write_text("".join(lines))
+    shop, made, page = shop_of(4_000) / "spec.toml", tmp_path / "run", tmp_path / "page.html"
+    for args in (
+        ["run", str(shop), "--estimator", "learned", "--seed", "1", "-q", "-o", str(made)],
+        ["report", str(made / "estimates.parquet"), "-o", str(page)],
+    ):
+        command = [sys.executable, "-m", "attributary.cli", *args]
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True, capture_output=True)
+    table = parquet.read_table(made / "estimates.parquet")
+    doubt, variance = (table.column(name).to_numpy() for name in ("doubt", "variance"))
+    assert doubt == pytest.approx(np.sqrt(variance))
+    assert all("Doubt" in path.read_text() for path in (made / "report.html", page))

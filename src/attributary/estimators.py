@@ -158,7 +158,7 @@ register(
 )
 
 
-def offered(able: Callable[[EstimatorKind], Any] = lambda kind: True) -> list[str]:
+def offered(able: Callable[[EstimatorKind], object] = lambda kind: True) -> list[str]:
     """The names of the estimators that users choose from; of those that are able to do something."""
     return [name for name, kind in ESTIMATORS.items() if not kind.baseline and able(kind)]
 
@@ -210,3 +210,6 @@ class Estimator:
     def denoise(self, tree: Tree, measured: Measurements, **known: Any) -> Estimate:
         """The estimate; `earlier`, `tau`, `worth` and `stage` are what is known besides (Background)."""
         return self.kind.make(tree, measured, Background(**known), **self._options)
+
+
+FIT = Estimator("nonnegative", joint=True)  # the only one besides unbiased for several breakdowns

@@ -6,7 +6,7 @@ KnownFile(path='shop/run/estimates.parquet', kind='estimates', names=('node', 'p
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NoReturn
 
@@ -59,6 +59,12 @@ class KnownFile:
     def table(self) -> Arrow:
         """The table in it, read once."""
         return read_table(self.path, separator=self.separator, sheet=self.sheet)
+
+    def holding(self, table: Arrow) -> "KnownFile":
+        """The same file with these rows of its table."""
+        made = replace(self, names=tuple(table.column_names))
+        made.__dict__["table"] = table
+        return made
 
     def refuse(self, command: str, remedy: str = "") -> NoReturn:
         """Refuses the file: what it is, what the command takes, and what to do instead."""

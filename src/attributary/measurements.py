@@ -93,7 +93,7 @@ class Measurements:
         fill: bool = False,
         totals: Collection[str] = (),
         no_totals: bool = False,
-        **form: Any,
+        **form: object,
     ) -> "Measurements":
         """What a table of noisy figures says of the tree that its rows name; denoise(measurements) does the rest.
 

@@ -26,9 +26,10 @@ from attributary.estimates import (
     known_above,
     label_columns,
 )
+from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import place, shown
 from attributary.tables.as_written import BELOW, LEVELS, MEASURE, MEASURED, NEEDED, PIVOT, UNNAMED
-from attributary.tables.table_columns import column, floats, is_text_type, plain, words_of
+from attributary.tables.table_columns import column, floats, is_text_type, of_label, plain, words_of
 from attributary.tree import Tree
 from attributary.tree.match import match, with_missing
 from attributary.tree.paths import refused, text_labels
@@ -155,6 +156,19 @@ def _impressions(table: Arrow, tree: Tree, path: str, levels: list[str] | None, 
     return known_above(tree, tree.to_level_order(seen))
 
 
+def by_breakdown(table: Arrow) -> dict[str, Arrow]:
+    """The tables of several breakdowns that we wrote into one, by name; nothing of any other table."""
+    names = table.column_names
+    if names[:1] != [BREAKDOWN] or NODE[0] not in names:
+        return {}
+    each, labels = dict[str, Arrow](), label_columns([name for name in names if name not in (BREAKDOWN, MEASURE)])
+    for name in table.column(BREAKDOWN).cast("string").unique().to_pylist():
+        rows = of_label(table, BREAKDOWN, name, ())
+        empty = [label for label in labels if rows.column(label).null_count == rows.num_rows]
+        each[name] = rows.drop_columns(empty)
+    return each
+
+
 def read_measures(table: Arrow, path: str, levels: list[str] | None = None) -> dict[str, Estimates]:
     """The estimates of each measure in a table, all on the tree of the first."""
     names, read = measure_names(table, path), dict[str, Estimates]()
@@ -186,7 +200,7 @@ def measure_names(table: Arrow, path: str) -> Cells:
     return cells
 
 
-def rows_of_measure(table: Arrow, names: Any, name: str) -> tuple[Any, Ints]:
+def rows_of_measure(table: Arrow, names: object, name: str) -> tuple[Any, Ints]:
     """The rows of one measure without that column, and their numbers."""
     import pyarrow.compute as pc
 

@@ -33,8 +33,8 @@ DRAWS = 4  # the key of these draws
 
 
 class Shop(NamedTuple):
-    impressions: Any  # Arrow tables in the order of time
-    conversions: Any
+    impressions: Arrow  # Arrow tables in the order of time
+    conversions: Arrow
 
 
 def shop(rows: int = ROWS, seed: int = 0) -> Shop:

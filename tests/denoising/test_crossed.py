@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from attributary import Tree, denoise
 from attributary.denoising.crossed import JointCounts, crossed
+from attributary.denoising.joint_fit import nonnegative_fit
 from attributary.denoising.meeting import Breakdown, Meeting, common_top
 from attributary.errors import InputError
 
@@ -197,3 +199,61 @@ def test_too_large_says_what_it_would_take() -> None:
     one = Breakdown(tree, np.zeros(5001), np.ones(5001))
     with pytest.raises(InputError, match=r"5,001 sums .* 0\.8 GB"):
         crossed([one, one], [Meeting(0, 1, np.arange(5001), np.arange(5001))])
+
+
+@pytest.mark.parametrize("seed", range(48))
+def test_counts_of_the_fit_are_the_best_that_are_never_negative(seed: int) -> None:
+    breakdowns, meetings = drawn(seed, (), None)
+    made = nonnegative_fit(breakdowns, meetings)
+    sizes = [len(b.tree.leaves) for b in breakdowns]
+    start = np.cumsum([0, *sizes])
+    rows, aims = [], []
+    for b, at, end in zip(breakdowns, start, start[1:], strict=False):
+        sums = np.zeros((len(b.tree), start[-1]))
+        sums[:, at:end] = b.tree.roll_up(np.eye(end - at))
+        rows.append(sums / np.sqrt(b.variance)[:, None])
+        aims.append(b.noisy / np.sqrt(b.variance))
+    for m in meetings:  # as good as exact
+        agree = np.zeros((m.size, start[-1]))
+        np.add.at(agree, (m.of_one, start[m.one] + np.arange(sizes[m.one])), 1e5)
+        np.add.at(agree, (m.of_other, start[m.other] + np.arange(sizes[m.other])), -1e5)
+        rows.append(agree)
+        aims.append(np.zeros(m.size))
+    slow, _ = nnls(np.vstack(rows), np.concatenate(aims), maxiter=10_000)
+    leaves = np.concatenate([count[b.tree.leaves] for b, count in zip(breakdowns, made, strict=True)])
+    assert (leaves >= 0).all()
+    size = max(1.0, float(np.abs(slow).max()))
+    for b, count, at, end in zip(breakdowns, made, start, start[1:], strict=False):
+        np.testing.assert_allclose(count, b.tree.roll_up(count[b.tree.leaves]), atol=1e-8 * size)
+        np.testing.assert_allclose(count, b.tree.roll_up(slow[at:end]), atol=1e-4 * size)
+    for m in meetings:
+        sums = [np.bincount(of, made[i][breakdowns[i].tree.leaves], m.size)
+                for i, of in ((m.one, m.of_one), (m.other, m.of_other))]  # fmt: skip
+        np.testing.assert_allclose(*sums, atol=1e-8 * size)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([(np.inf,), (0.0,), (0.0, np.inf)]))
+@settings(max_examples=30)
+def test_a_fit_keeps_exact_figures_and_agrees_where_figures_are_missing(seed: int, special: tuple[float, ...]) -> None:
+    breakdowns, meetings = drawn(seed, special)
+    made = nonnegative_fit(breakdowns, meetings)
+    size = max(1.0, *(float(np.abs(count).max()) for count in made))
+    for b, count in zip(breakdowns, made, strict=True):
+        assert (count >= 0).all()
+        exact = b.variance == 0
+        np.testing.assert_allclose(count[exact], b.noisy[exact], atol=1e-7 * size)
+        np.testing.assert_allclose(count, b.tree.roll_up(count[b.tree.leaves]), atol=1e-7 * size)
+    for m in meetings:
+        sums = [np.bincount(of, made[i][breakdowns[i].tree.leaves], m.size)
+                for i, of in ((m.one, m.of_one), (m.other, m.of_other))]  # fmt: skip
+        np.testing.assert_allclose(*sums, atol=1e-7 * size)
+
+
+def test_a_fit_of_too_many_leaves_is_refused() -> None:
+    tree = Tree.from_parents(np.full(1001, -1))
+    one = Breakdown(tree, np.zeros(1001), np.ones(1001))
+    with pytest.raises(InputError, match="up to 1,000 leaves of all of them; these have 2,002"):
+        nonnegative_fit([one, one], [Meeting(0, 1, np.arange(1001), np.arange(1001))])
+    negative = Breakdown(Tree.from_parents([-1]), np.array([-1.0]), np.zeros(1))
+    with pytest.raises(InputError, match="0 or more where counts are never negative"):
+        nonnegative_fit([negative, negative], [Meeting(0, 1, np.zeros(1, np.int64), np.zeros(1, np.int64))])

@@ -1,5 +1,6 @@
 """Several breakdowns of the same conversions: from the spec to estimates that agree wherever two of them meet."""
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import attributary
 from attributary import Spec
 from attributary.errors import InputError
+from attributary.estimators import Estimator
+from attributary.explore import open_session
 from attributary.logs.count import count
 from attributary.pipeline.run import JointRun, Run
 from attributary.plan.joint import JointPlan, largest_row, load_plan, make_joint_plan
@@ -217,6 +220,20 @@ def test_sums_agree_wherever_two_breakdowns_meet(done: JointRun) -> None:
         )
 
 
+def test_a_node_of_two_breakdowns_has_one_estimate_and_one_interval(shop: Path) -> None:
+    toml = TOML.format(keys="").replace('["location", "device"]', '["location", "campaign", "device"]')
+    run = attributary.run(Spec.parse(toml), str(shop), rng=np.random.default_rng(6))
+    assert isinstance(run, JointRun)
+    found = []
+    for one in run.breakdowns[:2]:
+        rows = one.estimates["count"].table().to_pylist()
+        figures = ("estimate", "variance", "low", "high")
+        found.append({(r["campaign"], r["location"]): [r[f] for f in figures] for r in rows if r["level"] == 1})
+    assert found[0].keys() == found[1].keys() and len(found[0]) == 6
+    for path, figures in found[0].items():
+        assert found[1][path] == pytest.approx(figures, rel=1e-9, abs=1e-6)
+
+
 def test_errors_are_those_that_the_plan_expects(shop: Path) -> None:
     spec, squares = spec_of(), np.zeros(3)
     plan = planned(spec, shop)
@@ -263,6 +280,58 @@ def test_the_page_has_a_switch(shop: Path, tmp_path: Path, tabs: Tabs) -> None:
         frame.get_by_role("heading", level=1).wait_for()
         totals.append(frame.locator("body").inner_text().split("All conversions")[1].split()[:4])
     assert totals[0] == totals[1] == totals[2]
+
+
+@pytest.mark.parametrize("files", [["run"], ["run/estimates.parquet"], ["run/plan.json"], ["csv/estimates.csv"]])
+def test_a_report_of_its_files_has_all_breakdowns(done: JointRun, tmp_path: Path, files: list[str]) -> None:
+    done.save(str(tmp_path / "run"))
+    done.save(str(tmp_path / "csv"), format="csv")
+    page = tmp_path / "page.html"
+    command("report", *(tmp_path / file for file in files), "-o", page)
+    text = page.read_text()
+    assert all(f'title="{escape(name)}"' in text for name in BREAKDOWNS) and text.count("<iframe") == 3
+    if "plan.json" not in files[0]:
+        total = done.breakdowns[0].shown.quantities(None)[0].total.estimate
+        assert text.count("All conversions") >= 3 and text.count(f"{total:,.0f}") >= 3
+
+
+def test_the_explorer_looks_at_one_of_them(done: JointRun, tmp_path: Path) -> None:
+    done.save(str(tmp_path / "run"))
+    for name, run in zip(BREAKDOWNS, done.breakdowns, strict=True):
+        for path in (tmp_path / "run", tmp_path / "run" / "estimates.parquet"):
+            session = open_session(str(path), breakdown=name)
+            table = session.about({})["table"]
+            assert table["nodes"] == len(run.tree) and [e["name"] for e in table["levels"]] == list(run.plan.levels)
+            rows = session.page(session.queries({}), {})["rows"]
+            largest = max(run.estimates["count"].count[run.tree.roots])
+            assert rows[0]["estimate"] == pytest.approx(largest) and name in session.recognised[0]
+            session.close()
+    with pytest.raises(InputError, match="has no breakdown 'x'; it has"):
+        open_session(str(tmp_path / "run"), breakdown="x")
+    open_session(str(tmp_path / "run" / "plan.json"), breakdown=BREAKDOWNS[1]).close()
+    done.breakdowns[0].save(str(tmp_path / "one"))
+    with pytest.raises(InputError, match="goes with files of several breakdowns"):
+        open_session(str(tmp_path / "one"), breakdown="x")
+
+
+def test_an_evaluation_of_several_is_refused_before_it_counts(shop: Path, tmp_path: Path) -> None:
+    result = command("evaluate", shop / "spec.toml", "-o", tmp_path / "errors.csv", code=2)
+    assert "methods are compared on one tree" in result.output and "counted" not in result.output
+
+
+def test_the_fit_is_never_negative_and_agrees(shop: Path) -> None:
+    run = attributary.run(
+        spec_of().model_copy(update={"epsilon_or_auto": 0.3}),
+        str(shop),
+        estimator=Estimator("nonnegative", joint=True),
+        rng=np.random.default_rng(1),
+    )
+    assert isinstance(run, JointRun)
+    estimates = [one.estimates["count"] for one in run.breakdowns]
+    assert all((est.count >= 0).all() for est in estimates) and any((est.blue < 0).any() for est in estimates)
+    totals = [est.count[est.tree.roots].sum() for est in estimates]
+    assert totals == pytest.approx([totals[0]] * 3, abs=1e-6)
+    assert all((est.interval().low <= est.count + 1e-9).all() for est in estimates)
 
 
 def test_other_estimators_are_refused(shop: Path) -> None:

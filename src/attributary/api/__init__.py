@@ -52,7 +52,7 @@ def api_of_kind(kind: str) -> "AttributionApi":
     return APIS[kind]
 
 
-def clients(plan: "Plan | JointPlan", **wishes: Any) -> "Clients":
+def clients(plan: "Plan | JointPlan", **wishes: object) -> "Clients":
     """The plan with its keys, and what clients are told; an InputError where the API cannot carry the plan."""
     spec, api = plan.spec, api_of(plan.spec)
     _refuse_other_noise(plan.breakdowns[0])
@@ -91,11 +91,11 @@ def answer(
 def aggregate(
     plan: "Plan | JointPlan | None",
     reports: str | Sequence[str],
-    domain: Any,
+    domain: object,
     ledger: str | None = None,
     *,
     output: str,
-    **options: Any,
+    **options: object,
 ) -> "Aggregation":
     """The summary report of a local aggregation service: reports in, noisy sums of the domain's keys out, once.
 

@@ -100,11 +100,11 @@ class Clients(ABC):
         """The attributes and values that a conversion must provide."""
 
     @abstractmethod
-    def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
+    def impression(self, values: Mapping[str, object], **options: object) -> Message:
         """What a client is told of an impression, from the values of its known attributes."""
 
     @abstractmethod
-    def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
+    def conversion(self, values: Mapping[str, object], **options: object) -> Message:
         """What a client is told of a conversion, from the values of its unknown attributes and of its measures."""
 
     @property
@@ -129,10 +129,10 @@ class AttributionApi(ABC):
     options: ClassVar[frozenset[str]] = frozenset()  # what `clients` and their messages may be asked for
 
     @abstractmethod
-    def clients(self, plan: Plan, **wishes: Any) -> Clients:
+    def clients(self, plan: Plan, **wishes: object) -> Clients:
         """The plan with its keys: those that it has, or new ones, made as wished."""
 
-    def joint_clients(self, plan: JointPlan, **wishes: Any) -> Clients:
+    def joint_clients(self, plan: JointPlan, **wishes: object) -> Clients:
         """The same of a plan of several breakdowns; an InputError where clients cannot be told of them at once."""
         raise InputError(f"clients of the {self.terms.title} take one breakdown; make a plan for each")
 
@@ -151,6 +151,6 @@ class AttributionApi(ABC):
         messages call the plan.
         """
 
-    def aggregate(self, *given: Any, **options: Any) -> Aggregation:
+    def aggregate(self, *given: Any, **options: object) -> Aggregation:
         """What a local aggregation service makes of reports, given as in `api.aggregate`; an InputError without one."""
         raise InputError(f"there is no local aggregation service for the {self.terms.title}")

@@ -16,13 +16,13 @@ from attributary.spec.measure import MICRO
 FURTHEST = Decimal(1 << 64)  # beyond which no domain reaches: 1e999999999 has too many digits to write
 
 
-def known_labels(spec: Spec, impression: Mapping[str, Any]) -> tuple[str, ...]:
+def known_labels(spec: Spec, impression: Mapping[str, object]) -> tuple[str, ...]:
     """The labels of the known attributes, top to bottom; what is missing has the label `missing`, as in counts."""
     _refuse_names(spec.known, impression, "an impression")
     return tuple(_label(attribute, impression[attribute.name], spec.logs) for attribute in spec.known)
 
 
-def unknown_labels(spec: Spec, conversion: Mapping[str, Any]) -> dict[str, str]:
+def unknown_labels(spec: Spec, conversion: Mapping[str, object]) -> dict[str, str]:
     """The labels of the unknown attributes, but for the time since the impression, which only the browser knows."""
     delays = [attribute.name for attribute in spec.unknown if spec.is_delay(attribute)]
     for name in delays:
@@ -60,7 +60,7 @@ def _label(attribute: Attribute, value: Any, logs: Logs | None) -> str:
     return label
 
 
-def _in_domain(attribute: Attribute, value: Any, logs: Logs | None) -> str:
+def _in_domain(attribute: Attribute, value: object, logs: Logs | None) -> str:
     label = _label(attribute, value, logs)
     place = label if label in attribute.labels else _placed(attribute, label)
     if place is not None:
@@ -93,7 +93,7 @@ def _placed(attribute: Attribute, label: str) -> str | None:
     return attribute.labels[int(place)] if 0 <= place < attribute.buckets else None
 
 
-def _refuse_names(attributes: tuple[Attribute, ...], values: Mapping[str, Any], whose: str) -> None:
+def _refuse_names(attributes: tuple[Attribute, ...], values: Mapping[str, object], whose: str) -> None:
     names = [attribute.name for attribute in attributes]
     has = f"{whose} has {', '.join(names)}" if names else f"{whose} has none"
     for name in values:
@@ -117,7 +117,7 @@ def scaled(micro: int, clip: int, contribution: int, draw: int) -> int:
     return whole + (draw * clip < rest * DRAWS)
 
 
-def draw(measure: str, conversion_id: Any = None) -> int:
+def draw(measure: str, conversion_id: object = None) -> int:
     """A whole number below 2**64: the same for the same conversion; without an id, the operating system's."""
     if conversion_id is None:
         return secrets.randbits(64)
@@ -128,7 +128,7 @@ def draw(measure: str, conversion_id: Any = None) -> int:
     return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8], "big")
 
 
-def micros(measure: str, value: Any, absent: set[str]) -> int:
+def micros(measure: str, value: object, absent: set[str]) -> int:
     """A value in whole millionths, as logs are read; 0 where it is missing."""
     try:
         text = "" if value is None or (isinstance(value, float) and isnan(value)) else str(value).strip()

@@ -7,7 +7,6 @@ Pólya's urn: r balls, and a colour for each of the d·w cells and for no report
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -112,7 +111,7 @@ def _events(tree: Tree, sources: Frame, reports: Frame, registered: Source) -> t
     return group, row, data
 
 
-def _places(table: Arrow, name: str, known: Any) -> Ints:
+def _places(table: Arrow, name: str, known: object) -> Ints:
     """Where each cell of a column, as text, is in a list; -1 where it is not."""
     place = pc.index_in(text_labels(table, name).cast(pa.string()), value_set=pa.array(known, pa.string()))
     return pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from random import Random, SystemRandom
-from typing import Any
 from urllib.parse import urljoin
 
 from attributary.api.sites import parse_url
@@ -396,7 +395,7 @@ def _dictionary(header: str, positive: list[str]) -> Record:
     return members
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, list):
         return [_plain(item) for item, _ in value]
     return float(value) if isinstance(value, Decimal) else value

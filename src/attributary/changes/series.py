@@ -204,7 +204,7 @@ def periods(
     return Series(tree, made, named, test, false_discoveries, proven, confidence, figure, whole, order_words, chance)
 
 
-def compare(this: Any, last: Any, **options: Any) -> Changes:
+def compare(this: object, last: object, **options: Any) -> Changes:
     """What changed from `last` to `this`: tables, folders of `run`, or estimates in memory; options as of `periods`.
 
     Where the dates in their names tell another order, it is that.
@@ -214,7 +214,7 @@ def compare(this: Any, last: Any, **options: Any) -> Changes:
     return periods(dict(zip(names, (last, this), strict=True)), **options).steps[0]
 
 
-def _by_name(source: Frame) -> Mapping[str, Any]:
+def _by_name(source: Frame) -> Mapping[str, object]:
     if isinstance(source, Mapping):
         return {str(name): of for name, of in source.items()}
     if not isinstance(source, str | os.PathLike):
@@ -225,7 +225,7 @@ def _by_name(source: Frame) -> Mapping[str, Any]:
     return files
 
 
-def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates, dict[str, str]]:
+def _estimates(of: object, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates, dict[str, str]]:
     """The estimates of one measure, the first of a table that has several, after its name, "" where nothing tells it.
 
     Also gives the columns that have one value in all rows, which is what the table says of itself.

@@ -43,7 +43,7 @@ class Commands(click.Group):
             self.chosen.callback = _without_pandas(self.chosen.callback)
         return name, self.chosen, rest
 
-    def main(self, args: Any = None, *_: Any, **options: Any) -> Any:
+    def main(self, args: Any = None, *_: Any, **options: object) -> Any:
         name = "attributary"  # whatever it was called by
         if f"_{name.upper()}_COMPLETE" in os.environ:  # the shell asks for completions
             return super().main(args, name)
@@ -86,13 +86,13 @@ class Commands(click.Group):
         return None
 
 
-def _without_pandas(callback: Callable[..., Any]) -> Callable[..., Any]:
+def _without_pandas(callback: Callable[..., object]) -> Callable[..., Any]:
     """The command, before which Arrow looks for pandas in vain: it takes longer to import than a small table to read.
 
     Arrow would import it at its first value, to know such frames; those of a command are its own.
     """
 
-    def run(**options: Any) -> Any:
+    def run(**options: object) -> Any:
         import pyarrow as pa
 
         sys.meta_path.insert(0, _NoPandas)

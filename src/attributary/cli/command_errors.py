@@ -130,10 +130,10 @@ class Closed(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any, /) -> int:
+    def readinto(self, buffer: object, /) -> int:
         raise InputError(f"standard {self.called} is closed; open it, or give a file")
 
-    def write(self, data: Any, /) -> int:
+    def write(self, data: object, /) -> int:
         raise InputError(f"standard {self.called} is closed; open it, or give a file")
 
 

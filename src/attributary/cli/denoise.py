@@ -221,7 +221,7 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record
     return denoise_batches(every, stage=stage, **how)
 
 
-def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> Any:
+def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> object:
     """Summary reports of several breakdowns, denoised together."""
     from attributary.pipeline.breakdowns import denoise_breakdowns, refuse_estimator
     from attributary.tables import read_table
@@ -231,7 +231,10 @@ def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any
     refuse_estimator(how["estimator"])
     if how["prior"] is not None or how["protected"]:
         raise InputError("`prior` is for the estimators learned and posterior, which denoise one tree; leave it out")
-    ((path, tree), summaries), given = next(iter(batches.items())), {k: how[k] for k in ("noise", "confidence")}
+    ((path, tree), summaries), given = (
+        next(iter(batches.items())),
+        {k: how[k] for k in ("noise", "confidence", "estimator")},
+    )
     stage("reading")
     nodes = read_table(tree)
     return denoise_breakdowns(plan, summaries, nodes, name=path, tree_name=tree, stage=stage, **given)

@@ -53,7 +53,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     name = "numbers"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
         if isinstance(value, tuple):
             return value
         try:
@@ -95,7 +95,7 @@ def _draws(ctx: click.Context, param: click.Parameter, value: int) -> int:
     return value
 
 
-def tried(flag: str, to: str, kind: Any, about: str, default: str | None = None) -> Option:
+def tried(flag: str, to: str, kind: object, about: str, default: str | None = None) -> Option:
     """An option that takes what to try, as in 1,2,4; by default what the spec says."""
     return option(flag, about + "  [default: the spec's]" * (default is None), to, type=kind, default=default)
 

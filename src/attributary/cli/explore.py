@@ -40,6 +40,7 @@ docs/explore.md
 @tau_option
 @option("--prior FILE", "With a spec: counts or a report of an earlier period.")
 @flag("--protected", "The counts of --prior were protected.")
+@option("--breakdown NAME", "Of several breakdowns, the one to look at.  [default: the first]")
 @option(
     "--port",
     "Port to listen on.  [default: any free port]",

@@ -35,7 +35,7 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return f"[{'|'.join(self.registry())}]"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         return click.Choice(list(self.registry())).convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -114,12 +114,12 @@ def together(*options: Option) -> Option:
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
-def threads(command: Callable[..., Any]) -> Callable[..., Any]:
+def threads(command: Callable[..., object]) -> Callable[..., Any]:
     """--threads: for DuckDB, to which the command hands it, and for the compiled passes, which have it from here."""
     about = "Threads of DuckDB and of the compiled passes.  [default: all cores]"
 
     @wraps(command)
-    def limited(*, threads: int | None, **params: Any) -> Any:
+    def limited(*, threads: int | None, **params: object) -> object:
         with limit_threads(threads):
             return command(threads=threads, **params)
 

@@ -216,7 +216,7 @@ def _error(text: str) -> float | str:
     return text if text == "equal" else float(number) / (1 if number == text.strip() else 100)
 
 
-def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> Record:
+def _by_level(texts: tuple[str, ...], read: Callable[[str], object], rule: str) -> Record:
     """What stands behind the = in each text, by what stands before it."""
     values = {}
     for given in texts:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -108,7 +108,7 @@ def print_tables(tables: Iterable[Table]) -> None:
         out.print()
 
 
-def _data(cell: str) -> Any:
+def _data(cell: str) -> object:
     """A cell as data: the number that a figure shows, and of other cells those that read as one."""
     if isinstance(cell, Numeral):
         return cell.value
@@ -116,7 +116,7 @@ def _data(cell: str) -> Any:
     return float(bare) if "." in bare and NUMBER.fullmatch(bare) else int(bare) if NUMBER.fullmatch(bare) else cell
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Any:
+def _table(rows: Sequence[Sequence[str]]) -> object:
     from rich.table import Table
 
     made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)

@@ -146,7 +146,7 @@ def current() -> SummaryFile | None:
     return _current.get()
 
 
-def fact(**figures: Any) -> None:
+def fact(**figures: object) -> None:
     """Notes figures by their names; several values of one name make a list."""
     if (summary := current()) is None:
         return
@@ -174,7 +174,7 @@ def choose_lines(args: Sequence[str]) -> None:
     _as_lines.set((said or [os.environ.get("ATTRIBUTARY_LOG", "")])[-1] == "json")
 
 
-def log_line(event: str, **values: Any) -> bool:
+def log_line(event: str, **values: object) -> bool:
     """Writes an event as a line of JSON to standard error, and gives whether that is wanted."""
     if _as_lines.get():
         line = {"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "event": event, **values}
@@ -198,7 +198,7 @@ def with_summary(command: click.Command) -> click.Command:
     assert callback is not None
 
     @wraps(callback)
-    def with_file(*, summary: str | None, **params: Any) -> Any:
+    def with_file(*, summary: str | None, **params: object) -> object:
         if summary is None and not _as_lines.get():
             return callback(**params)
         with _collected(command.name or "", summary or "", params) as given:
@@ -209,7 +209,7 @@ def with_summary(command: click.Command) -> click.Command:
 
 
 @contextmanager
-def _collected(command: str, path: str, params: Mapping[str, Any]) -> Iterator[Record]:
+def _collected(command: str, path: str, params: Mapping[str, object]) -> Iterator[Record]:
     """Notes what a command prints, and writes it at the end; gives the command's parameters."""
     if path:
         _check(path, params)
@@ -242,7 +242,7 @@ def _check(path: str, params: Mapping[str, Any]) -> None:
                 raise InputError(f"{path} is another file of this command; choose another place with --summary")
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> object:
     """A value as JSON can hold it: arrays are lists, nan is null, and infinite numbers are the texts inf and -inf."""
     value = _of_basic_types(value)
     if isinstance(value, Mapping):
@@ -254,7 +254,7 @@ def as_json(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _of_basic_types(value: Any) -> Any:
+def _of_basic_types(value: object) -> object:
     """The numbers, texts, lists and mappings that a value is made of; a figure is its number."""
     if hasattr(value, "_asdict"):
         return value._asdict()

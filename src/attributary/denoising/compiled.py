@@ -33,26 +33,37 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     return count, variance
 
 
-def downward(tree: Tree, count: Floats, variance: Floats, start: int = 0) -> None:
-    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; down to level `start`, they are so."""
+def downward(
+    tree: Tree, count: Floats, variance: Floats, start: int = 0, figures: tuple[Floats, Floats] | None = None
+) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; down to level `start`, they are so.
+
+    With `figures`, those of the last level are read from them.
+    """
     with shared(tree) as run:
         for lo, hi in spans(tree):
-            if (span := (max(lo, int(tree.offsets[start])), hi))[0] < hi:
-                run(span, _down, count, variance, variance.view(np.int64), False, count, variance)
+            span, raw = (max(lo, int(tree.offsets[start])), hi), figures is not None and hi == tree.offsets[-2]
+            z, v = figures if figures is not None and raw else (count, variance)
+            if span[0] < hi:
+                run(span, _down, z, v, v.view(np.int64), raw, count, variance)
 
 
-def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
-    """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
+def upward(tree: Tree, x: Floats, var: Floats, last: bool = True) -> tuple[Floats, Floats]:
+    """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it.
+
+    Without `last`, those of the last level are not written.
+    """
     if tree.depth == 1:
         refuse(tree, x, var)
         return np.where(var == INF, 0.0, x), var.copy()
     with shared(tree) as run:
         z, v = _upward(tree, x, var, spans(tree), run)
-    last = tree.slice(tree.depth - 1)
-    z[last], v[last] = x[last], var[last]
-    unknown = v[last] == INF
-    if unknown.any():
-        z[last][unknown] = 0.0
+    if last:
+        nodes = tree.slice(tree.depth - 1)
+        z[nodes], v[nodes] = x[nodes], var[nodes]
+        unknown = v[nodes] == INF
+        if unknown.any():
+            z[nodes][unknown] = 0.0
     return z, v
 
 

@@ -92,10 +92,10 @@ def _joint(sums: "Sequence[_Sums]", meetings: Sequence[Meeting], stand_in: float
         off[here] += s * mean[: each.shared]
         told[here, own] += s[:, None] * covariance[: each.shared, each.shared :]
         stands[own, own], stood[own] = covariance[each.shared :, each.shared :], mean[each.shared :]
-    inverse, implied = _inverse(square)
+    inverse, implied = inverse_of(square)
     refuse_clash(implied.T @ off, off)
     moved, passed = inverse @ off, inverse @ told
-    precision, lost = _inverse(stand_in * np.eye(len(stood)) - (stands - told.T @ passed))
+    precision, lost = inverse_of(stand_in * np.eye(len(stood)) - (stands - told.T @ passed))
     back = precision @ (stood - told.T @ moved)
     changes = []
     for each, here, s, z in zip(sums, at, sign, unknown, strict=False):
@@ -110,7 +110,7 @@ def _joint(sums: "Sequence[_Sums]", meetings: Sequence[Meeting], stand_in: float
     return changes
 
 
-def _inverse(square: Floats) -> tuple[Floats, Floats]:
+def inverse_of(square: Floats) -> tuple[Floats, Floats]:
     """The inverse of a matrix without negative eigenvalues, on what it spans; and the directions that it does not."""
     scale = np.sqrt(np.maximum(np.diag(square), 0))
     scale = np.where(scale > 0, scale, 1.0)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from attributary.denoising.crossed import crossed
 from attributary.denoising.estimate import Estimate, Fit, unbiased, weights_of
+from attributary.denoising.joint_fit import nonnegative_fit
 from attributary.denoising.meeting import Breakdown, Meeting
 from attributary.denoising.total import Total
 from attributary.errors import InputError
@@ -48,7 +49,21 @@ class Joint(Estimate):
 
     @cached_property
     def _excess(self) -> Floats:
-        return joint_excess(self.plain, self.variance)
+        """Of a sum that an earlier breakdown has as a node, too, that of the first: intervals are the same there."""
+        made, trees = joint_excess(self.plain, self.variance), [b.tree for b in self.breakdowns]
+        for i in reversed(range(self.number)):
+            for at, levels in enumerate(_prefixes(trees[i])):
+                if levels not in (ours := _prefixes(self.tree)):
+                    continue
+                same = _meeting(trees, [self.other] * len(trees), i, self.number, sorted(levels))
+                of_one, of_other = (np.argsort(of) for of in (same.of_one, same.of_other))
+                there, here = trees[i].slice(at), self.tree.slice(ours.index(levels))
+                theirs, mine = np.full(len(trees[i]), np.inf), self.tree.to_level_order(made).copy()
+                theirs[there.start + of_one] = self.tree.to_level_order(self.variance)[here.start + of_other]
+                excess = joint_excess(unbiased(trees[i], self.figures[i]), trees[i].from_level_order(theirs))
+                mine[here.start + of_other] = trees[i].to_level_order(excess)[there.start + of_one]
+                made = self.tree.from_level_order(mine)
+        return made
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
         """A sum of counts with its exact variance; with that of `plain`, at least as large, if it rests on leaves that
@@ -80,6 +95,12 @@ class Joint(Estimate):
         if (pull == pull[0]).all():
             for i, (tree, _, variance) in enumerate(self.breakdowns):
                 yield i, _on_measured(tree, np.where(tree.parent < 0, pull[0], 0.0), variance)
+
+
+def _prefixes(tree: Tree) -> list[frozenset[str]]:
+    """The attributes that nodes of each level are sums by; nothing of a tree without labels."""
+    names = tree.level_names if tree.attributes else ()
+    return [frozenset(names[: i + 1]) - ({names[0]} if tree.total else set()) for i in range(len(names))]
 
 
 def _on_measured(tree: Tree, weights: Floats, variance: Floats) -> Floats:
@@ -172,11 +193,20 @@ def _meeting(trees: Sequence[Tree], names: Sequence[str], one: int, other: int, 
     return Meeting(one, other, number[0], number[1], (levels[0], levels[1]))
 
 
-def joint(each: Sequence[tuple[Tree, Measurements]], meetings: Sequence[Meeting], names: Sequence[str]) -> list[Joint]:
-    """The best linear unbiased estimates of all breakdowns together; `names` say for each what the others are."""
+def joint(
+    each: Sequence[tuple[Tree, Measurements]],
+    meetings: Sequence[Meeting],
+    names: Sequence[str],
+    nonnegative: bool = False,
+) -> list[Joint]:
+    """The best linear unbiased estimates of all breakdowns together, or the best that are never negative.
+
+    `names` say for each what the others are.
+    """
     breakdowns = tuple(Breakdown(tree, m.noisy, m.variance) for tree, m in each)
-    counts, figures = crossed(breakdowns, meetings), tuple(m for _, m in each)
+    best, figures = crossed(breakdowns, meetings), tuple(m for _, m in each)
+    counts = nonnegative_fit(breakdowns, meetings) if nonnegative else [c.count for c in best]
     return [
-        Joint(tree, m, c.count, c.variance, c.count, False, breakdowns, figures, tuple(meetings), i, names[i])
-        for i, ((tree, m), c) in enumerate(zip(each, counts, strict=True))
+        Joint(tree, m, count, c.variance, c.count, nonnegative, breakdowns, figures, tuple(meetings), i, names[i])
+        for i, ((tree, m), c, count) in enumerate(zip(each, best, counts, strict=True))
     ]

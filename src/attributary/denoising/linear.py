@@ -27,14 +27,19 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     return count, variance
 
 
-def downward(tree: Tree, count: Floats, variance: Floats, start: int = 0) -> None:
-    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; down to level `start`, they are so."""
+def downward(
+    tree: Tree, count: Floats, variance: Floats, start: int = 0, figures: tuple[Floats, Floats] | None = None
+) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; down to level `start`, they are so.
+
+    `figures` save compiled passes a copy.
+    """
     for family in tree.families(start=start):
         c = family.children
         count[c], variance[c] = _down(family, count[c], variance[c], count[family.parent], variance[family.parent])
 
 
-def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
+def upward(tree: Tree, x: Floats, var: Floats, last: bool = True) -> tuple[Floats, Floats]:
     """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
     refuse(tree, x, var)
     z, v = np.where(var == np.inf, 0.0, x), var.copy()

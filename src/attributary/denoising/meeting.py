@@ -98,8 +98,9 @@ def joined_above(breakdowns: Sequence[Breakdown], tops: list[list[Ints]]) -> lis
     count, variance = np.zeros(len(top)), np.full(len(top), np.inf)
     for (tree, noisy, var), places in zip(breakdowns, tops, strict=True):
         noisy, var = tree.to_level_order(noisy), tree.to_level_order(var)
-        z, up = engine(tree).upward(tree, noisy, var)
-        ups.append((z, up))
+        below = level < tree.depth - 1  # else the last level is one where they meet
+        z, up = engine(tree).upward(tree, noisy, var, last=not below)
+        ups.append((z, up, (noisy, var) if below else None))
         for at, place in enumerate(places):
             own, here = tree.slice(at), first.slice(at).start + place
             told, wide = (z[own], up[own]) if at == level else (np.where(var[own] < np.inf, noisy[own], 0), var[own])
@@ -108,10 +109,10 @@ def joined_above(breakdowns: Sequence[Breakdown], tops: list[list[Ints]]) -> lis
             count[here], variance[here] = combine(count[here], variance[here], told, wide)
     count, variance = blue(top, count, variance)
     made = []
-    for (tree, _, _), (z, up), places in zip(breakdowns, ups, tops, strict=True):
+    for (tree, _, _), (z, up, figures), places in zip(breakdowns, ups, tops, strict=True):
         for at, place in enumerate(places):
             here = first.slice(at).start + place
             z[tree.slice(at)], up[tree.slice(at)] = count[here], variance[here]
-        engine(tree).downward(tree, z, up, level)
+        engine(tree).downward(tree, z, up, level, figures)
         made.append((tree.from_level_order(z), tree.from_level_order(up)))
     return made

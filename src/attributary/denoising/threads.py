@@ -10,6 +10,7 @@ import numpy as np
 
 from attributary.kernel import memory_threads
 from attributary.tree import Tree
+from attributary.types import Values
 
 THREADED = 500_000  # nodes of a level from which a second thread pays
 Kernel = Callable[..., Any]  # kernel(first, *arrays, lo, hi) over the parents lo:hi
@@ -21,7 +22,7 @@ def shared(tree: Tree) -> Iterator[Callable[..., list[Any]]]:
     threads = memory_threads() if len(tree) >= THREADED else 1
     with ThreadPoolExecutor(threads) as pool:
 
-        def run(span: tuple[int, int], kernel: Kernel, *arrays: Any) -> list[Any]:
+        def run(span: tuple[int, int], kernel: Kernel, *arrays: Values) -> list[Any]:
             parts = _parts(tree, *span, threads)
             if len(parts) == 1:
                 return [kernel(tree.first, *arrays, *parts[0])]

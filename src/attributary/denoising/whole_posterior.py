@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.kernel import kernel
-from attributary.types import Floats, Ints
+from attributary.types import Floats, Ints, Values
 
 LOG_TRIM = math.log(1e-14)  # of a message: left out if it is so small whatever its parent has
 FAR = 745.0  # exp(-FAR) is 0
@@ -87,7 +87,7 @@ class KnownNodes(NamedTuple):
     """`WholeFigures` and `Weights` as kernels take them."""
 
     first: NDArray[np.int64]
-    node: NDArray[Any]  # of RECORD
+    node: Values  # of RECORD
     reach: float
     free: float
 
@@ -100,7 +100,7 @@ def known(figures: WholeFigures, weights: Weights) -> KnownNodes:
     return KnownNodes(figures.first, node, figures.reach, weights.free)
 
 
-def unknown(nodes: int) -> NDArray[Any]:
+def unknown(nodes: int) -> Values:
     """Records of MARGINAL, nan up to now."""
     return np.full((nodes, len(WholeMarginals._fields)), np.nan).view(MARGINAL)[:, 0]
 

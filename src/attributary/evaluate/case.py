@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -172,7 +172,7 @@ class Case:
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _content(value: Any) -> Iterator[bytes]:
+def _content(value: object) -> Iterator[bytes]:
     """What tells values apart: the cells of arrays, the parts of what has parts."""
     if isinstance(value, np.ndarray):
         yield f"{value.dtype} {value.shape}".encode() + value.tobytes()

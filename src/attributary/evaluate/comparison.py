@@ -34,7 +34,7 @@ class Evaluation:
     table: Arrow
     draws: Any = None
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class Evaluation:
         return rows
 
     @cached_property
-    def _by_point(self) -> dict[tuple[Any, ...], list[float]]:
+    def _by_point(self) -> dict[tuple[object, ...], list[float]]:
         names = keys(self.table)
         rows = [] if self.draws is None else self.draws.to_pylist()
         return {tuple(row[name] for name in names): row["squared"] for row in rows}

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from math import sqrt
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -109,7 +109,7 @@ class GridTask(NamedTuple):
             [x for part in (m.split, m.estimator) for x in vars(part).values() if not callable(x)] for m in self.methods
         ]
         names = [(m.name, m.planned, repr(settings)) for m, settings in zip(self.methods, held, strict=True)]
-        parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
+        parts: list[object] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         return hashlib.blake2b(json.dumps([*parts, self.coverage]).encode(), digest_size=16).hexdigest()
 
     def lasting(self, case: Case) -> bool:
@@ -195,7 +195,7 @@ def evaluate(
 
 def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
     """The methods that share a split, together."""
-    groups: dict[Any, list[Method]] = {}
+    groups: dict[object, list[Method]] = {}
     for method in methods:
         groups.setdefault((method.split, method.planned, method.raw), []).append(method)
     return groups.values()
@@ -221,7 +221,7 @@ def _numbers(name: str, values: Collection[float]) -> tuple[float, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _tables(rows: list[Record], tasks: list[GridTask]) -> tuple[Any, Any]:
+def _tables(rows: list[Record], tasks: list[GridTask]) -> tuple[object, object]:
     """The rows by dataset, tree, noise, τ, ε, measure, limits and method, as they were asked for; and their draws."""
     import pyarrow as pa
 

@@ -185,8 +185,8 @@ def _as_counts(table: Arrow) -> Arrow:
 class LogPeriods(NamedTuple):
     """The counts of logs: of the period that is measured and, if there is one, of the earlier one."""
 
-    measured: Any  # a table
-    earlier: Any  # a table, or None
+    measured: Arrow  # a table
+    earlier: Arrow  # a table, or None
     generated: bool  # whether the rows of the logs were generated
     counted: dict[str, Counts]  # by period, what was counted and what was not; empty if it was counted before
 

@@ -110,7 +110,7 @@ class Queries:
         (number,) = self.cursor.execute(f"SELECT count(*) FROM {self.store.view} WHERE {condition}", values).fetchone()
         return int(number)
 
-    def every(self, view: View) -> Iterator[list[tuple[Any, ...]]]:
+    def every(self, view: View) -> Iterator[list[tuple[object, ...]]]:
         """All rows of a view, block by block, as `names` calls their cells."""
         found = self._sorted(view)
         while block := found.fetchmany(BLOCK):
@@ -126,7 +126,7 @@ class Queries:
         names = ", ".join([*self.names[:-1], ERROR])
         return self.cursor.execute(f"SELECT {names} FROM {self.store.view} WHERE {condition}", [self.tau, *values])
 
-    def _condition(self, view: View) -> tuple[str, list[Any]]:
+    def _condition(self, view: View) -> tuple[str, list[object]]:
         """The rows that a view asks for, and the values in that."""
         if not view.flat:
             return "parent = ?", [-1 if view.node is None else view.node]

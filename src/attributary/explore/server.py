@@ -181,7 +181,7 @@ def _joined(paths: tuple[Path, ...]) -> bytes:
     return b"\n".join(path.read_bytes() for path in paths)
 
 
-async def _planned(plan: Callable[[Any], Any], request: Request) -> Response:
+async def _planned(plan: Callable[[Any], object], request: Request) -> Response:
     return JSONResponse(await run_in_threadpool(plan, request.query_params))
 
 
@@ -190,7 +190,7 @@ async def _reopened(session: Session, request: Request) -> Response:
     return JSONResponse(session.about({}))
 
 
-async def _queried(session: Session, ask: Callable[[Queries, Any], Any], request: Request) -> Response:
+async def _queried(session: Session, ask: Callable[[Queries, Any], object], request: Request) -> Response:
     queries = session.queries(request.query_params)
     async with anyio.create_task_group() as group:
         group.start_soon(_interrupt_if_gone, request, queries)
@@ -207,7 +207,7 @@ async def _queried(session: Session, ask: Callable[[Queries, Any], Any], request
     return JSONResponse(answer)
 
 
-def _answer(queries: Queries, ask: Callable[[], Any]) -> Any:
+def _answer(queries: Queries, ask: Callable[[], object]) -> object:
     try:
         return ask()
     finally:

@@ -34,10 +34,12 @@ from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
 from attributary.pipeline.denoise_table import DenoisedTable, denoise_table
 from attributary.pipeline.read_tree import read_tree_and_prior
-from attributary.plan import MeasurePlan, Plan
+from attributary.plan import MeasurePlan, Plan, load_plan
 from attributary.prior import from_counts
+from attributary.read_estimates import by_breakdown
 from attributary.report.series_page import LARGE, course
 from attributary.spec import Spec
+from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import COUNT, called
 from attributary.tables import read_table
 from attributary.types import Arrow, Record
@@ -193,6 +195,13 @@ class Sources:
     plan: Plan | None = None
     spec: str | None = None  # its path
     figures: str | None = None  # the path of noisy figures
+    breakdowns: tuple[str, ...] = ()  # of the estimates, or of the plan, where they are of several
+
+    def told(self, breakdown: str | None) -> tuple[str, ...]:
+        """Which breakdown is looked at, and which there are besides."""
+        others = [name for name in self.breakdowns if name != (breakdown or self.breakdowns[0])]
+        each = f"breakdown {breakdown or self.breakdowns[0]}; others with --breakdown" if others else ""
+        return (f"{each}: {', '.join(map(repr, others))}",) if others else ()
 
 
 def open_session(
@@ -204,6 +213,7 @@ def open_session(
     prior: str | None = None,
     protected: bool = False,
     memory: str | None = None,
+    breakdown: str | None = None,
     stage: Callable[[str], None] = lambda _: None,
     **raw: Any,
 ) -> Session:
@@ -213,13 +223,16 @@ def open_session(
     options of `denoise_table` in `raw`, `separator` and `sheet`.
 
     `levels` are the columns that name a node, and `tau` the count below which errors stop being relative, where files
-    do not say. `protected`: the counts of the prior were. `memory` is DuckDB's limit, as in 4GB.
+    do not say. `protected`: the counts of the prior were. `memory` is DuckDB's limit, as in 4GB. Of several breakdowns
+    in a file, `breakdown` names one; by default, the first.
     """
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"`tau` is a number above 0; got {tau}")
     weeks = period_tables([file]) if file and earlier is None else {}
     stated = {name: value for name, value in raw.items() if value not in (None, (), False)}
-    sources = _sources(file, levels, stated) if file and not weeks else Sources()
+    sources = _sources(file, levels, stated, breakdown) if file and not weeks else Sources()
+    if breakdown is not None and not sources.breakdowns:
+        raise InputError(f"`breakdown` goes with files of several breakdowns; {file or 'no file'} is not one")
     if stated and not sources.figures:
         raise InputError(f"`{next(iter(stated))}` goes with a table of noisy figures; {file or 'no file'} is not one")
     if prior and not sources.spec:
@@ -229,12 +242,14 @@ def open_session(
     latest: list[DenoisedTable] = []
 
     def made() -> Arrow:
+        if sources.estimates:
+            return _one_of(sources.estimates, breakdown)[1]
         options = dict(stated)
         table = read_table(str(file), separator=options.pop("separator", None), sheet=options.pop("sheet", None))
         latest[:] = [denoise_table(table, levels, path=str(file), stage=stage, **options)]
         return latest[0].nodes
 
-    of_figures = made if sources.figures else None
+    of_figures = made if sources.figures or (sources.estimates and sources.breakdowns) else None
     store = open_store(tables, levels, memory, stage, of_figures) if tables else None
     plan = sources.plan
     session = Session(
@@ -244,7 +259,7 @@ def open_session(
         plan.spec.noise_model.shape.name if plan else "laplace",
         store,
         {part.measure.name: part for part in plan.by_measure} if plan else {},
-        *((latest[0].recognised, latest[0].doubts) if latest else ()),
+        *((latest[0].recognised, latest[0].doubts) if latest else (sources.told(breakdown), ())),
     )
     if store is None:
         session.planned(answer, {})  # what is wrong with a plan is said here, not on the page
@@ -276,7 +291,31 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable
     return start_of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
 
 
-def _sources(path: str, levels: list[str] | None = None, stated: Mapping[str, Any] = MappingProxyType({})) -> Sources:
+def _one_of(path: str, name: str | None) -> tuple[tuple[str, ...], Arrow]:
+    """The breakdowns of a table of estimates, and the table of one of them, by default the first."""
+    if file_kind(path).names[:1] != (BREAKDOWN,):  # a large table is not read for this
+        return (), None
+    each = by_breakdown(read_table(path))
+    if name is not None and each and name not in each:
+        raise InputError(f"{path} has no breakdown {name!r}; it has {', '.join(map(repr, each))}")
+    return tuple(each), each[name or next(iter(each))] if each else None
+
+
+def _plan_of(path: str, name: str | None) -> tuple[tuple[str, ...], Plan]:
+    """The breakdowns of a plan, and the plan of one of them, by default the first."""
+    plan = load_plan(path)
+    names = plan.spec.called
+    if name is not None and names and name not in names:
+        raise InputError(f"{path} has no breakdown {name!r}; it has {', '.join(map(repr, names))}")
+    return names, plan.breakdowns[names.index(name) if name and names else 0]
+
+
+def _sources(
+    path: str,
+    levels: list[str] | None = None,
+    stated: Mapping[str, Any] = MappingProxyType({}),
+    breakdown: str | None = None,
+) -> Sources:
     """What is in a file, or in the files of a folder; of a folder, whatever else it holds is passed over.
 
     A table of noisy figures is told by its columns, or by what is `stated` of them.
@@ -289,13 +328,16 @@ def _sources(path: str, levels: list[str] | None = None, stated: Mapping[str, An
             raise InputError(f"{path} has more than one table of estimates, {two}; name one of them")
         if not tables and not os.path.exists(plan):
             raise InputError(f"there are neither estimates nor a plan in {path}; {TAKES['explore']}")
-        return Sources(tables[0] if tables else None, Plan.load(plan) if os.path.exists(plan) else None)
+        names, made = _plan_of(plan, breakdown) if os.path.exists(plan) else ((), None)
+        names = _one_of(tables[0], breakdown)[0] if tables else names
+        return Sources(tables[0] if tables else None, made, breakdowns=names)
     if known.kind == "spec":
         return Sources(spec=path)
     if known.kind in ("plan", "JSON"):
-        return Sources(plan=Plan.load(path))
+        names, made = _plan_of(path, breakdown)
+        return Sources(plan=made, breakdowns=names)
     if known.kind == "table" or (stated and known.kind == "counts"):
         return Sources(figures=path)
     if known.kind != "estimates":
         known.refuse("explore", REMEDIES.get(known.kind, ""))
-    return Sources(estimates=path)
+    return Sources(estimates=path, breakdowns=_one_of(path, breakdown)[0])

@@ -162,7 +162,7 @@ def best(evaluation: Any) -> list[Best]:
     return found
 
 
-def paired(draws: Any, against: Any) -> tuple[float, float]:
+def paired(draws: object, against: object) -> tuple[float, float]:
     """The change of the error against another's on the same draws (−0.1: a tenth less), and its standard error.
 
     Squared errors of draws go up and down together, so that the difference is known far better than either.
@@ -241,7 +241,7 @@ def _limit_row(points: list[Point], names: list[str], values: list[str]) -> list
     return [*row, conversions, *(Numeral(f"{clip:,.2f}", clip) for clip in clips)]
 
 
-def best_tables(evaluation: Any) -> Iterator[Table]:
+def best_tables(evaluation: object) -> Iterator[Table]:
     """For each tree, noise model and τ, the paper's best method beside ours at every ε."""
     compared = best(evaluation)
     limits = any(row.limit > 0 for row in compared)

@@ -17,7 +17,7 @@ class Numeral(str):
 
     value: Any
 
-    def __new__(cls, text: str, value: Any) -> Self:
+    def __new__(cls, text: str, value: object) -> Self:
         made = super().__new__(cls, text)
         made.value = value
         return made
@@ -135,7 +135,7 @@ def number(x: float) -> str:
     return f"{x:.4g}".replace("-", MINUS)
 
 
-def json_number(x: Any) -> Any:
+def json_number(x: object) -> object:
     """A number that JSON knows; nan is nothing, and ∞ is a word."""
     return x if not isinstance(x, float) or isfinite(x) else None if isnan(x) else str(float(x))
 

@@ -552,7 +552,7 @@ def _in_last_digits(start: Decimal, width: Decimal) -> tuple[int, int, int]:
     return int(start * 10**digits), int(width * 10**digits), 10**digits
 
 
-def _span_micros(text: Any) -> int:
+def _span_micros(text: object) -> int:
     return span(text).seconds * 10**6
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -413,7 +413,7 @@ def rows_by_bin(spec: Spec, groups: ConversionGroups, leaves: int) -> tuple[Ints
     place, none = np.argsort(leaf, kind="stable"), len(empty)
     absent = np.arange(len(leaf)) >= number
 
-    def column(values: Any, mask: Bools | None = None) -> Cells:
+    def column(values: object, mask: Bools | None = None) -> Cells:
         padded = np.concatenate([values, np.zeros(none, np.asarray(values).dtype)])
         return pa.array(padded[place], mask=None if mask is None else mask[place])
 

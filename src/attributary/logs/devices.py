@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from attributary.errors import InputError
 from attributary.spec import Spec
-from attributary.types import Ints
+from attributary.types import Arrow, Ints
 
 SITE = "site"  # the column of `views` and `kinds` that has the site, where one was asked for
 
@@ -36,8 +36,8 @@ class Devices:
     start: Ints
     moment: Ints  # twice the microseconds; one more for a conversion
     code: Ints  # of the view or the kind
-    views: Any
-    kinds: Any
+    views: Arrow
+    kinds: Arrow
     seconds: bool  # whether times are finer than days
     ends: tuple[int, int]  # microseconds: views of the period are from the first on, and before the second
     incomplete: int  # conversions without a user, another key, a site or a time
@@ -46,7 +46,7 @@ class Devices:
 class Reported(NamedTuple):
     """What becomes of conversions: a table of groups for `counts.leaves`, and what is not reported, by reason."""
 
-    groups: Any
+    groups: Arrow
     lost: Mapping[str, int]
     moved: int  # conversions that are reported for an older view than the last
     by_limit: Mapping[int, int]  # how many would be reported under other limits

@@ -288,7 +288,7 @@ def _refuse_no_java() -> None:
         )
 
 
-def _java(conf: Any, output: IO[str]) -> Any:
+def _java(conf: object, output: IO[str]) -> Any:
     """The Java process, whose chatter goes to a file; None where there is one from before."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway

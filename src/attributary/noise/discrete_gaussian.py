@@ -20,7 +20,7 @@ LARGEST, LEAST = 2**BITS, Fraction(1, 2**30)
 SMOOTH = 4.0  # from this σ² on, sums over whole numbers are integrals, to the last digit of a float
 
 
-def dgauss_variance(sigma2: Fraction | float | Values) -> Any:
+def dgauss_variance(sigma2: Fraction | float | Values) -> object:
     """The variance of the discrete Gaussian with parameter σ²: never more than σ², and equal to it from about 4 on."""
     scale = np.asarray(sigma2, np.float64)
     bad = ~((scale > 0) & (scale < inf))

@@ -94,7 +94,7 @@ def _rate(epsilon: Floats, levels: Floats, sensitivity: Floats) -> Floats:
     return epsilon / (levels * sensitivity)
 
 
-def _of_account(epsilon: Floats, delta: Floats, levels: Any = 1, sensitivity: Any = 1) -> tuple[Floats, Floats]:
+def _of_account(epsilon: Floats, delta: Floats, levels: object = 1, sensitivity: object = 1) -> tuple[Floats, Floats]:
     """Gaussian noise of (ε, δ) for all levels together, which have equal parts of it."""
     pairs, row = np.unique(np.stack(np.broadcast_arrays(epsilon, delta), -1), axis=0, return_inverse=True)
     mu = np.array([gaussian_mu(float(e), float(d)) for e, d in pairs])[row.reshape(np.shape(epsilon))]

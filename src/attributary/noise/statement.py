@@ -191,7 +191,7 @@ def _forms(formulas: Sequence[Formula]) -> str:
     return " or ".join(forms)
 
 
-def by_level(text: str, read: Callable[[str], Any]) -> dict[str | None, Any]:
+def by_level(text: str, read: Callable[[str], object]) -> dict[str | None, Any]:
     """Noise that differs by level, as in `region=laplace:scale=3; store=normal:std=2`; by None where it does not."""
     pieces = [piece.strip() for piece in text.split(";") if piece.strip()]
     levels: dict[str | None, Any] = {}

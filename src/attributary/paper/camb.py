@@ -14,7 +14,7 @@ from attributary import generated
 from attributary.generated import DAY, OVERALL, Laws
 from attributary.paper.load import CAMB
 from attributary.paper.look_alike import HOURS, Stream, bin_means, camb_lines, names, quotas, tilted, user_of
-from attributary.types import Floats, Ints
+from attributary.types import Floats, Ints, Values
 
 # Campaigns: 675, largest first. Published are their number, the law of their sizes and the quantiles of their
 # conversion rates. That large ones convert a little less follows from the totals; which other campaign has which rate,
@@ -238,14 +238,14 @@ class CambHours(NamedTuple):
 class HourRows(NamedTuple):
     """Rows of an hour, converted or not; −1 where they are not."""
 
-    time: Any  # arrays of the same length
-    campaign: Any
-    user: Any
-    click: Any
-    position: Any
-    clicks: Any
-    conversion: Any
-    conversion_time: Any
+    time: Values  # arrays of the same length
+    campaign: Values
+    user: Values
+    click: Values
+    position: Values
+    clicks: Values
+    conversion: Values
+    conversion_time: Values
 
 
 def camb_stream(rows: int = ROWS, seed: int = 0) -> Stream:

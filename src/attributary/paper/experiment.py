@@ -103,8 +103,8 @@ class Periods(NamedTuple):
     """
 
     before: Arrow
-    after: Any
-    left: Any
+    after: Arrow
+    left: Arrow
 
 
 REASONS = {  # in the order in which they are looked for; the first two are about rows, the others about conversions

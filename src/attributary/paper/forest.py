@@ -6,7 +6,7 @@ level). Counts of both periods are Poisson and multinomial, given these: childre
 """
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ class GeneratedForest(NamedTuple):
     """Arrow tables of counts, one row per leaf."""
 
     counts: Arrow
-    earlier: Any
+    earlier: Arrow
 
 
 def forest(

@@ -56,7 +56,7 @@ class ImpressionLog(NamedTuple):
 
 
 def load(
-    connection: Any, path: str, name: Name, expect: Expect = "published", unknown_delay: UnknownDelay = "keep"
+    connection: object, path: str, name: Name, expect: Expect = "published", unknown_delay: UnknownDelay = "keep"
 ) -> ImpressionLog:
     """The impressions of a published file, each with its conversion; the whole file is read once to check it.
 
@@ -173,7 +173,7 @@ class ArchiveTable(NamedTuple):
     def __arrow_c_schema__(self) -> Any:
         return self._schema().__arrow_c_schema__()
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return pa.RecordBatchReader.from_batches(self._schema(), self._batches()).__arrow_c_stream__(requested_schema)
 
     def _schema(self) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from attributary.denoising import Estimate
 from attributary.denoising.joint import joint, meetings_of
 from attributary.errors import InputError
 from attributary.estimates import by_measure, estimates_table, noted
-from attributary.estimators import Estimator
+from attributary.estimators import FIT, Estimator
 from attributary.measurements import Measurements
 from attributary.pipeline.denoise_summary import stated_rate
 from attributary.pipeline.denoise_table import Denoised
@@ -30,20 +30,27 @@ from attributary.types import Arrow
 
 def refuse_estimator(estimator: Estimator) -> None:
     """Refuses estimators that denoise one tree alone."""
-    if estimator != Estimator():
+    if estimator not in (Estimator(), FIT):
         options = f"estimator={estimator.name}" + " and `whole`" * estimator.whole
-        raise InputError(f"{options} denoises one tree alone; several breakdowns are denoised together: take unbiased")
+        raise InputError(
+            f"{options} denoises one tree alone; several breakdowns are denoised together: take unbiased, or "
+            "nonnegative with `joint`"
+        )
 
 
 def joint_estimates(
-    trees: Sequence[Tree], measures: Sequence[Mapping[str, Measurements]], names: Sequence[str]
+    trees: Sequence[Tree],
+    measures: Sequence[Mapping[str, Measurements]],
+    names: Sequence[str],
+    estimator: Estimator = Estimator(),  # noqa: B008
 ) -> list[dict[str, Estimate]]:
     """The estimates of each breakdown by measure: a sum that two of them reach is one number."""
     meetings, made = meetings_of(trees, names), [dict[str, Estimate]() for _ in trees]
     others = [" and ".join(name for name in names if name != own) for own in names]
     for measure in measures[0]:
         figures = [each[measure] for each in measures]
-        for estimates, est in zip(made, joint(list(zip(trees, figures, strict=True)), meetings, others), strict=True):
+        both = list(zip(trees, figures, strict=True))
+        for estimates, est in zip(made, joint(both, meetings, others, estimator == FIT), strict=True):
             estimates[measure] = est
     return made
 
@@ -78,6 +85,7 @@ def denoise_breakdowns(
     tree_name: str = "the tree",
     noise: str | None = None,
     confidence: float = 0.95,
+    estimator: Estimator = Estimator(),  # noqa: B008
     stage: Callable[[str], None] = lambda _: None,
 ) -> JointDenoised:
     """The estimates of all breakdowns from summary reports, whose keys are of all of them.
@@ -100,7 +108,7 @@ def denoise_breakdowns(
     stage("denoising")
     made = {}
     for called, one, answer, each in zip(
-        plan.names, plan.breakdowns, answers, joint_estimates(trees, measures, plan.names), strict=True
+        plan.names, plan.breakdowns, answers, joint_estimates(trees, measures, plan.names, estimator), strict=True
     ):
         table = by_measure({measure: estimates_table(est, confidence) for measure, est in each.items()})
         table = mark(noted(table, largest=one.largest, plan=plan.fingerprint), words)
@@ -116,7 +124,7 @@ def in_one_table(spec: Spec, tables: Sequence[Arrow]) -> Arrow:
     return stacked(each, BREAKDOWN, [attribute.name for attribute in spec.attributes])
 
 
-def by_breakdown(spec: Spec, table: Arrow, path: str) -> list[Any]:
+def by_breakdown(spec: Spec, table: Arrow, path: str) -> list[object]:
     """The tables of all breakdowns in one; the table itself of a spec that has one."""
     if len(spec.parts) == 1:
         return [table]

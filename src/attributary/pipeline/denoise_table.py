@@ -18,7 +18,7 @@ from attributary.denoising import Estimate
 from attributary.denoising.joint import Joint
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_measure, estimates_table, noted
-from attributary.estimators import Estimator
+from attributary.estimators import FIT, Estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
 from attributary.pipeline.margin_rows import with_margin
@@ -64,7 +64,7 @@ class Denoised(NamedTuple):
 class DenoisedTable:
     """A user's table with its estimates: in its kind, as a page, as a file, and what changed between its periods."""
 
-    given: Any  # the user's table, in its kind
+    given: Frame  # the user's table, in its kind
     layout: Layout
     estimates: dict[str, Estimate]  # by figure, or `count` where there is one
     notes: list[str]
@@ -72,7 +72,7 @@ class DenoisedTable:
     doubts: tuple[str, ...]  # what the figures say against it
     misfit: str  # of the prior
     not_private: str
-    options: Mapping[str, Any]  # of `check_table`
+    options: Mapping[str, object]  # of `check_table`
     margins: dict[str, Joint]  # the same of rows of totals that are a second breakdown, where they are
 
     def __repr__(self) -> str:
@@ -164,7 +164,7 @@ def denoise_table(
     prefix: str = "",
     path: str = "the table",
     stage: Stage = lambda _: None,
-    **form: Any,
+    **form: object,
 ) -> DenoisedTable:
     """The table as it is, with the columns of estimates beside its own: all that `denoise --table` does.
 
@@ -209,7 +209,7 @@ def denoise_table(
     for one in every:
         name, margin = COUNT if len(every) == 1 else one.form.value, one.form.margin
         if margin is not None and one.margin is not None and not apart:
-            estimates[name], margins[name] = with_margin(one.measured, one.margin, one.form.table, path)
+            estimates[name], margins[name] = with_margin(one.measured, one.margin, one.form.table, path, chosen == FIT)
             continue
         with refused(path):
             estimates[name] = chosen.denoise(tree, one.measured, earlier=past, stage=stage)
@@ -238,7 +238,7 @@ def _apart(every: Sequence[NodeRows], chosen: Estimator, path: str) -> str:
     if first.margin is None:
         return ""
     reason = next((one.apart for one in every if one.apart), "")
-    if chosen != Estimator():
+    if chosen not in (Estimator(), FIT):
         options = f"estimator={chosen.name}" + " and `whole`" * chosen.whole
         reason = f"{options} denoises one hierarchy alone"
     if not reason and (every[0].form.incomplete):

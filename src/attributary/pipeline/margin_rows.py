@@ -88,7 +88,9 @@ def margin_sums(tree: Tree, margin: Tree, of: Ints, count: Floats) -> Floats:
     return margin.roll_up(np.bincount(of, count[tree.leaves], len(margin.leaves)).astype(np.float64))
 
 
-def with_margin(cells: Measurements, sums: Measurements, table: Arrow, path: str) -> tuple[Joint, Joint]:
+def with_margin(
+    cells: Measurements, sums: Measurements, table: Arrow, path: str, nonnegative: bool = False
+) -> tuple[Joint, Joint]:
     """Cells and totals, denoised together; every total is the sum of its cells."""
     tree, margin = cells.tree, sums.tree
     assert tree is not None and margin is not None
@@ -105,8 +107,9 @@ def with_margin(cells: Measurements, sums: Measurements, table: Arrow, path: str
         )
     meeting = Meeting(0, 1, of, np.arange(len(margin.leaves)))
     try:
-        made, other = joint([(tree, cells), (margin, sums)], [meeting], [by, " > ".join(tree.attributes)])
+        names = [by, " > ".join(tree.attributes)]
+        made, other = joint([(tree, cells), (margin, sums)], [meeting], names, nonnegative)
     except InputError as error:
         raise InputError(f"{shown(path)}: {error}; or leave out the rows of totals by {by}") from error
-    count = margin_sums(tree, margin, of, made.blue)
-    return made, replace(other, count=count, blue=count)
+    count, blue = (margin_sums(tree, margin, of, np.asarray(each, float)) for each in (made.count, made.blue))
+    return made, replace(other, count=count, blue=blue)

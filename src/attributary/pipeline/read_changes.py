@@ -80,7 +80,7 @@ def _settings(name: str, text: str, spec: Spec) -> dict[str, Any]:
     return {name: number}
 
 
-def _is(read: Callable[[str], Any], text: str) -> bool:
+def _is(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
     except ValueError:

@@ -187,10 +187,10 @@ class JointRun:
 
     def page(self, files: tuple[str, ...] = ()) -> str:
         """The page that shows all breakdowns, with a switch; it names these files."""
-        from attributary.report import joint_page
+        from attributary.report import ReportInputs, page
 
-        marks = "NOT PRIVATE: " * bool(self.not_private), " (generated data)" * self.generated
-        return joint_page(self.names, [run.page(files) for run in self.breakdowns], *marks)
+        each = {name: replace(run.shown, files=files) for name, run in zip(self.names, self.breakdowns, strict=True)}
+        return page(ReportInputs(not_private=self.not_private, generated=self.generated, breakdowns=each)).html
 
     def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
         """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
@@ -358,7 +358,7 @@ def simulate(
         past = known[0].under(made, from_file, estimator, rng)
         estimates = [estimate_measures(made, known[0].tree, measures[0], estimator, past, stage)]
     else:
-        estimates = joint_estimates([k.tree for k in known], measures, made.names)
+        estimates = joint_estimates([k.tree for k in known], measures, made.names, estimator)
     runs = []
     for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}

@@ -263,7 +263,7 @@ class RunTask:
             frames.append(made.select(*(sf.col(labels.get(n, n)).cast(f.dataType).alias(n) for n, f in wanted)))
         return reduce(lambda one, other: one.unionByName(other), frames)
 
-    def work(self, name: str, schema: Any) -> Callable[[Any], Any]:
+    def work(self, name: str, schema: Any) -> Callable[[object], object]:
         """What makes one of these tables of a part's groups of rows."""
 
         def made(rows: Arrow) -> Arrow:
@@ -512,7 +512,7 @@ class Parts:
         """The groups of one block."""
         return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
 
-    def frame(self, work: Callable[[Any], Any], schema: Any) -> "DataFrame":
+    def frame(self, work: Callable[[Any], object], schema: object) -> "DataFrame":
         """What the workers make of the parts."""
         from pyspark.sql.pandas.types import from_arrow_schema
 

@@ -45,7 +45,7 @@ class Layout:
     """How estimates stand in a user's table."""
 
     forms: tuple[TableForm, ...]  # one for each figure
-    spent: tuple[Any, ...]  # the columns that state the noise, among others
+    spent: tuple[object, ...]  # the columns that state the noise, among others
     variance: str | None = None  # the column that states the variance of a single figure
     prefix: str = ""
     confidence: float = 0.95

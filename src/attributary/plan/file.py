@@ -121,7 +121,7 @@ def _of_other_kinds(data: Record, written: Record) -> Iterator[str]:
             yield f"{path_in_words(path)}: {kind} is needed; got {value_in_words(given)}"
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     known = {bool: "true or false", str: "text", int: "a number", float: "a number"}
     return known.get(type(value), "nothing")
 
@@ -193,7 +193,7 @@ def beside(path: str) -> str:
     return os.path.splitext(path)[0] + ".nodes.parquet"
 
 
-def lines(value: Any, indent: str = "") -> str:
+def lines(value: object, indent: str = "") -> str:
     """JSON with as much on a line as fits."""
     flat = json.dumps(value, ensure_ascii=False)
     if len(indent + flat) <= WIDTH or not isinstance(value, dict | list):

@@ -41,7 +41,7 @@ from attributary.types import Bools, Floats
 NODES, SUMS = 100_000, 300  # of all trees, and where they meet: up to there the joint error is worked out at every step
 STEPS = (4.0, 2.0, 1.4, 1.15, 1.05)  # factors by which a level's contribution is tried
 BETTER = 1e-4  # of the error: a smaller gain ends the search
-AGAIN = 0.03  # of the budget: what a level without a key is tried with
+AGAIN = (0.03, 0.2)  # of the budget: what a level without a key is tried with
 
 
 def load_plan(path: str) -> "Plan | JointPlan":
@@ -408,8 +408,8 @@ class _Joined(NamedTuple):
         for i in several:
             others = [w * (k != i) for k, w in enumerate(weights)]
             now = self.error(self._rows(flat), others)
-            left = next((one for one in (self._without(flat, i), self._without(begin, i)) if one.any()), None)
-            without = self._best([left], others, i)[1] if left is not None and any(others) else now
+            left = [one for one in (self._without(flat, i), self._without(begin, i)) if one.any()]
+            without = self._best(left, others, i)[1] if left and any(others) else now
             costs.append(max(0.0, 1 - sqrt(without / now)) if now > 0 else 0.0)
         rows = self._rows(numbers)
         made = []
@@ -471,7 +471,7 @@ def _descended(
         while True:
             before = least
             for j in np.flatnonzero(free).tolist():
-                tries = (0.0, flat[j] / step, flat[j] * step) if flat[j] else (AGAIN * flat.sum(),)
+                tries = (0.0, flat[j] / step, flat[j] * step) if flat[j] else [part * flat.sum() for part in AGAIN]
                 for value in tries:
                     if not value and flat[j] == flat.sum():
                         continue

@@ -205,10 +205,10 @@ class Trial:
         return classes(self.tree, -1)
 
     @cached_property
-    def _keeping(self) -> dict[tuple[Any, ...], Any]:
+    def _keeping(self) -> dict[tuple[object, ...], Any]:
         return {}
 
-    def _kept(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    def _kept(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
         """What was made for this key, which is all that it depends on; the oldest of many is forgotten."""
         if key not in self._keeping:
             made = make()

@@ -36,7 +36,7 @@ class Change:
     guard: float | str | None = None  # a stricter or a looser one
     times: float = 1.0  # the length of the period, in periods of the prior: counts are in proportion
     coarser: Mapping[str, Coarser | None] = field(default_factory=dict)  # by attribute; None leaves it out
-    api: Mapping[str, Any] = field(default_factory=dict)  # other settings of the API, or another one by its `kind`
+    api: Mapping[str, object] = field(default_factory=dict)  # other settings of the API, or another one by its `kind`
 
     def also(self, other: "Change") -> "Change":
         """Both at once."""

@@ -75,7 +75,7 @@ def from_counts(
     return made if spec is None else replace(made, profile=_profile(tree, spec, table, rows))
 
 
-def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None = None) -> Prior:
+def from_estimates(tree: Tree, estimates: object, *, known: Collection[str] | None = None) -> Prior:
     """An earlier denoised report: the tree's attributes, `estimate` and `variance`, a row for each node or each leaf.
 
     The variance of a node whose leaves have all stayed is the report's; else the sum of its leaves', which is never too

@@ -10,8 +10,8 @@ A `Page` holds its charts, too; `to_file` draws one as a file of its own.
 
 from attributary.report.chart import Chart, to_file
 from attributary.report.inputs import read
-from attributary.report.page import Page, ReportInputs, joint_page, page
+from attributary.report.page import Page, ReportInputs, page
 from attributary.report.series_page import series_page
 from attributary.whole_files import save
 
-__all__ = ["Chart", "Page", "ReportInputs", "joint_page", "page", "read", "save", "series_page", "to_file"]
+__all__ = ["Chart", "Page", "ReportInputs", "page", "read", "save", "series_page", "to_file"]

@@ -107,7 +107,7 @@ def _whole(chart: Chart, width: int) -> VegaLite:
     return {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": CONFIG, **chart.spec(width)}
 
 
-def looks(field: str, names: Sequence[str], each: Sequence[Any], legend: VegaLite | None = None) -> VegaLite:
+def looks(field: str, names: Sequence[str], each: Sequence[object], legend: VegaLite | None = None) -> VegaLite:
     """An encoding of names, each by its colour, shape or dash; `legend` is what is said of them."""
     legends = {} if legend is None else {"legend": {"title": None, **legend}}
     return {"field": field, "type": "nominal", "scale": {"domain": list(names), "range": list(each)}, **legends}
@@ -138,7 +138,7 @@ def ticks(least: float, most: float, number: int, beyond: bool = False) -> list[
     return [float(round(i * step, 12)) for i in range(int(first), int(last) + 1)]
 
 
-def drawable(value: Any) -> Any:
+def drawable(value: object) -> Any:
     """A value of JSON with � where its text has what XML and scripts cannot hold: drawing it would abort."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     if not UNSEEN.search(text) and not re.search(r"\\u00|\\[bfr]", text):
@@ -146,7 +146,7 @@ def drawable(value: Any) -> Any:
     return _drawable(value)
 
 
-def _drawable(value: Any) -> Any:
+def _drawable(value: object) -> object:
     if isinstance(value, str):
         return UNSEEN.sub("\ufffd", value)
     if isinstance(value, dict):

@@ -1,7 +1,6 @@
 """Curves: errors at several budgets and under several limits, of a plan or of an evaluation, as charts and rows."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ KNOWN = [{"filter": "isValid(datum.low)"}]
 DASHES = {"paper": [5, 3], "ours": [1, 0], "baseline": [1, 3]}
 
 
-def log_axis(values: Iterable[float], room: tuple[float, float] = (1.0, 1.0), **axis: Any) -> VegaLite:
+def log_axis(values: Iterable[float], room: tuple[float, float] = (1.0, 1.0), **axis: object) -> VegaLite:
     """A logarithmic axis with room below the least value and above the largest, and round numbers on it."""
     least, largest = min(values := list(values)) * room[0], max(values) * room[1]
     powers = range(int(np.floor(np.log10(least))), int(np.ceil(np.log10(largest))) + 1)

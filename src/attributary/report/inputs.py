@@ -1,5 +1,6 @@
 """Inputs: what a page is made of, read from files that are told apart by content."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,10 +9,10 @@ from attributary.estimates import Estimates, has_measures
 from attributary.facts.evaluation import read_evaluation
 from attributary.file_kind import TAKES, Kind, KnownFile, file_kind, files_in
 from attributary.pipeline.check_table import check_table
-from attributary.plan import Plan
+from attributary.plan import JointPlan, Plan, load_plan
 from attributary.plan.file import refuse_other_plan
 from attributary.ratio import WITH_ESTIMATES, read_ratios
-from attributary.read_estimates import read_estimates, read_measures
+from attributary.read_estimates import by_breakdown, read_estimates, read_measures
 from attributary.report.page import ReportInputs, only_measure
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of
@@ -59,10 +60,41 @@ def read(
         left_out=tuple(file.path for file in known if file.kind == "counts"),
         shape=shape,
     )
-    plan = next((file.path for file in files if file.kind == "plan"), "")
+    plans = {file.path: load_plan(file.path) for file in files if file.kind == "plan"}
+    names = {name: None for made in plans.values() for name in made.spec.called}
+    names |= {name: None for file in files if file.kind in SHOWN[1:3] for name in by_breakdown(file.table)}
+    if not names:
+        return _read(files, inputs, {path: made.breakdowns[0] for path, made in plans.items()}, levels)
+    each = {name: _read(_of_breakdown(files, name), inputs, _plan_of(plans, name), levels) for name in names}
+    return replace(next(iter(each.values())), plan=None, measures={}, ratios={}, evaluation=(), breakdowns=each)
+
+
+def _of_breakdown(files: list[KnownFile], name: str) -> list[KnownFile]:
+    """The files with the rows of one breakdown alone, where they are of several."""
+    made = []
+    for file in files:
+        tables = by_breakdown(file.table) if file.kind in SHOWN[1:3] else {}
+        if tables and name not in tables:
+            raise InputError(f"{file.path} has no rows of the breakdown {name!r}; give the files of one run")
+        made.append(file.holding(tables[name]) if tables else file)
+    return made
+
+
+def _plan_of(plans: Mapping[str, Plan | JointPlan], name: str) -> dict[str, Plan]:
+    for path, made in plans.items():
+        if name not in made.spec.called:
+            raise InputError(f"{path} has no breakdown {name!r}; give the files of one run")
+    return {path: made.breakdowns[made.spec.called.index(name)] for path, made in plans.items()}
+
+
+def _read(
+    files: list[KnownFile], inputs: ReportInputs, plans: Mapping[str, Plan], levels: list[str] | None
+) -> ReportInputs:
+    """What is in files, all of which are of one breakdown."""
+    plan = next(iter(plans), "")
     for file in files:
         if file.kind == "plan":
-            inputs = replace(inputs, plan=Plan.load(file.path))
+            inputs = replace(inputs, plan=plans[file.path])
         elif file.kind == "estimates":
             if inputs.plan is not None:
                 said = (file.table.schema.metadata or {}).get(b"plan", b"")

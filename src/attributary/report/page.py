@@ -56,13 +56,14 @@ class ReportInputs:
     generated: bool = False  # the logs were generated: no real people, no real campaigns
     losses: tuple[LevelLoss, ...] = ()  # what levels do not learn since budgets run out
     upper: str = ""  # which part of the tree these estimates are, where they are not all
+    breakdowns: "Mapping[str, ReportInputs]" = field(default_factory=dict)  # of several, by name; the rest is of all
 
     @classmethod
     def of(
         cls,
         plan: Plan | None = None,
         estimates: Estimate | Mapping[str, Estimate] | None = None,
-        evaluation: Any = None,
+        evaluation: object = None,
         confidence: float = USUAL,
         generated: bool = False,
     ) -> "ReportInputs":
@@ -144,6 +145,17 @@ class Page(NamedTuple):
 
 def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
     """The page, and its charts; `tau` is the plan's by default, and at most so many `nodes` are in the page."""
+    if inputs.breakdowns:
+        pages = {name: page(each, tau, nodes, title) for name, each in inputs.breakdowns.items()}
+        each = [{"name": name, "html": made.html} for name, made in pages.items()]
+        words = (
+            f"{'NOT PRIVATE: ' * bool(inputs.not_private)}{' · '.join(pages)}{' (generated data)' * inputs.generated}"
+        )
+        own = ("page.css", "\n".join(_text(name) for name in SCRIPTS))  # a page within another needs leave of both
+        html = render("joint.html.jinja", {"title": title or words, "pages": each}, ("joint.js",), "joint.css", own)
+        every = [_of(chart, name) for name, made in pages.items() for chart in made.charts]
+        left_out = sum(made.left_out for made in pages.values())
+        return Page(html, _apart(every), left_out, next(iter(pages.values())).lead)
     plan, check = inputs.plan, inputs.check_of_table
     shown = inputs.quantities(tau)
     drawn: list[Chart] = []
@@ -226,7 +238,7 @@ def _title(inputs: ReportInputs, shown: Sequence[Quantity]) -> str:
 # Sections
 
 
-def _panel(of: FigureName, tau: float, part: MeasurePlan | None, counts: Any, draw: Draw) -> Record:
+def _panel(of: FigureName, tau: float, part: MeasurePlan | None, counts: object, draw: Draw) -> Record:
     """What the page says of one measure or ratio, or of the part of a plan that nothing is measured by yet."""
     estimated = isinstance(of, Quantity) and of.kind != "ratio"
     return {
@@ -362,19 +374,6 @@ def _render(context: Record) -> str:
         "rate": any(each["rate"] for each in counts),
     }
     return render("page.html.jinja", {**empty, **context, **derived}, SCRIPTS)
-
-
-def joint_page(names: Sequence[str], pages: Sequence[str], before: str = "", after: str = "") -> str:
-    """The pages of several breakdowns in one, with a switch; `before` and `after` go around its title."""
-    each = [{"name": name, "html": html} for name, html in zip(names, pages, strict=True)]
-    own = ("page.css", "\n".join(_text(name) for name in SCRIPTS))  # a page within another needs leave of both
-    return render(
-        "joint.html.jinja",
-        {"title": f"{before}{' · '.join(names)}{after}", "pages": each},
-        ("joint.js",),
-        "joint.css",
-        own,
-    )
 
 
 def render(

@@ -34,7 +34,7 @@ ZONE = 'a time zone, as in "UTC" or "Europe/Berlin"'
 A_SPAN = 'a whole number of seconds, minutes, hours, days or weeks, as in "90s", "30m", "6h", "2d" or "1w"'
 
 
-def _label(value: Any) -> Any:
+def _label(value: object) -> Any:
     """A label as text, as Arrow writes it; what cannot be one is left for pydantic to refuse."""
     if isinstance(value, str) and value.strip() in ("", "*"):  # which stand for no label, and for all
         raise ValueError
@@ -66,7 +66,7 @@ def _start(value: Any) -> float | int | str:
     return value  # type: ignore[no-any-return]
 
 
-def _width(value: Any) -> float | int | str:
+def _width(value: object) -> float | int | str:
     """The width of a bucket: a number or a span, above 0."""
     width = _start(value)
     if (span(width).number if isinstance(width, str) else width) < LEAST:
@@ -74,7 +74,7 @@ def _width(value: Any) -> float | int | str:
     return width
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FURTHEST
 
 
@@ -216,7 +216,7 @@ def _wrong_calendar(given: Record) -> Iterator[Mistake]:
 def _wrong_domain(given: Record) -> Iterator[Mistake]:
     domain, ends = given.get("domain"), given.get("range")
     if isinstance(domain, list | tuple):
-        seen: set[Any] = set()
+        seen: set[object] = set()
         for value in domain:
             with suppress(ValueError, TypeError):  # another mistake, reported as such
                 label = _label(value)
@@ -253,7 +253,7 @@ class Span(NamedTuple):
         return self.seconds // SECONDS[unit]
 
 
-def span(text: Any) -> Span:
+def span(text: object) -> Span:
     """The span that a text names; a ValueError where it names none."""
     match = re.fullmatch(r"\s*(\d{1,9})\s*([smhdw])\s*", text) if isinstance(text, str) else None
     if not match:
@@ -303,7 +303,7 @@ def _condition(given: Any) -> Condition:
     return Condition(lists.get("in"), lists.get("not"), ends.get("from"), ends.get("until"))
 
 
-def _cells(given: Any) -> tuple[Cell, ...]:
+def _cells(given: object) -> tuple[Cell, ...]:
     cells = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not cells or not all(isinstance(cell, bool | str) or _is_number(cell) for cell in cells):
         raise ValueError

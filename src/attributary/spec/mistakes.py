@@ -42,7 +42,7 @@ class Mistakes(InputError):  # noqa: N818
         self.lines = lines
 
 
-def refuse_unruly(given: Any) -> None:
+def refuse_unruly(given: object) -> None:
     """Raises Mistakes for what no key can mean, wherever it is: deep nesting, huge whole numbers, unprintable text."""
     stack: list[tuple[Path, Any]] = [((), given)]
     while stack:
@@ -58,7 +58,7 @@ def refuse_unruly(given: Any) -> None:
                 stack.append(((*path, key), item))
 
 
-def _unruly(value: Any) -> str | None:
+def _unruly(value: object) -> str | None:
     if isinstance(value, int) and value.bit_length() >= BITS:
         return f"whole numbers have fewer than {BITS} bits; got one of {value.bit_length():,} bits"
     odd = unprintable(value) if isinstance(value, str) else None
@@ -77,7 +77,7 @@ class Section(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _checked(cls, given: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return all_at_once(given, handler, cls.mistakes)
 
 
@@ -166,7 +166,7 @@ def _place(path: Path, places: dict[str, int]) -> tuple[int, ...]:
     return first + tuple(key for key in path[1:2] if isinstance(key, int))
 
 
-def value_in_words(value: Any) -> str:
+def value_in_words(value: object) -> str:
     """A value as it stands in the file."""
     if isinstance(value, dict):
         return "a table"
@@ -213,7 +213,7 @@ def _field(key: str | int, model: type[BaseModel]) -> tuple[str | None, type[Bas
     return None, None
 
 
-def _model_within(annotation: Any) -> type[BaseModel] | None:
+def _model_within(annotation: object) -> type[BaseModel] | None:
     """The model in an annotation such as tuple[Attribute, ...] or Logs | None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation

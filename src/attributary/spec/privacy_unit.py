@@ -10,7 +10,7 @@ it is μ² that adds up so. A logged purchase is another matter: without it, the
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from attributary.noise import NoiseModel
 
@@ -71,7 +71,7 @@ register(
 )
 
 
-def known_unit(name: Any) -> str:
+def known_unit(name: object) -> str:
     """The name of a privacy unit; a pydantic validator."""
     if not isinstance(name, str) or name not in UNITS:
         raise ValueError(f"neighbours are one of {', '.join(UNITS)}")

@@ -62,14 +62,14 @@ PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+"""
 DEEP_KEY = re.compile(rf"(?<![\w-]){PART}(?:{PART}){{{DEEPEST}}}")
 
 
-def known_metric(name: Any) -> str | None:
+def known_metric(name: object) -> str | None:
     """The name of a measure of error; a pydantic validator."""
     if name is not None and not (isinstance(name, str) and name in METRICS):
         raise ValueError(f"a metric is one of {', '.join(METRICS)}")
     return None if name is None else str(name)
 
 
-def known_noise(name: Any) -> str:
+def known_noise(name: object) -> str:
     """The name of a noise model; a pydantic validator."""
     if not isinstance(name, str):
         raise ValueError(f"a noise model has a name; got {type(name).__name__}")
@@ -149,7 +149,7 @@ class Spec(Section):
         description="one [[breakdown]] for each tree; without any, all attributes in their order are one",
     )
 
-    def __init__(self, /, **given: Any) -> None:
+    def __init__(self, /, **given: object) -> None:
         refuse_unruly(given)
         try:
             super().__init__(**given)
@@ -327,12 +327,12 @@ class Spec(Section):
         """The same under another budget."""
         return type(self)(**at_epsilon(self.model_dump(by_alias=True, exclude_none=True), epsilon))
 
-    def with_api(self, settings: Mapping[str, Any]) -> Self:
+    def with_api(self, settings: Mapping[str, object]) -> Self:
         """The same under other settings of its API, or under another API by its `kind`."""
         given = self.model_dump(by_alias=True, exclude_none=True)
         return type(self)(**at_settings(given, settings, None if self.api is None else self.api.granted))
 
-    def with_keys(self, **keys: Any) -> Self:
+    def with_keys(self, **keys: object) -> Self:
         """The same with other values of some keys, as they are named in the file; all of it is checked again."""
         return type(self)(**{**self.model_dump(by_alias=True, exclude_none=True), **keys})
 

@@ -1,7 +1,5 @@
 """spec_tree: the tree that is queried, from the paths that occur and the domains of what is unknown."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +8,7 @@ from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
 from attributary.tree.paths import codes, depths, read_paths, text_labels
 from attributary.tree.tree import level_order
-from attributary.types import Arrow
+from attributary.types import Arrow, Cells
 
 LARGEST = 2**31  # nodes of a tree
 
@@ -46,7 +44,7 @@ def occurring(table: Arrow, name: str) -> list[str]:
     return [label for label in labels if label]
 
 
-def _known(table: Arrow, known: list[str]) -> tuple[list[NDArray[np.int64]], list[Any]]:
+def _known(table: Arrow, known: list[str]) -> tuple[list[NDArray[np.int64]], list[Cells]]:
     """The parents of each level, counted within the level above, and its labels."""
     if table is None:
         raise InputError(f"the tree needs a table of the known attributes, {', '.join(known)}, as they occur; got none")

@@ -28,7 +28,7 @@ class ApiSection(Section):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _checked(cls, given: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         section = _terms(given).section if cls is ApiSection and isinstance(given, dict) else cls
         if section is cls:
             return all_at_once(given, handler, cls.mistakes)

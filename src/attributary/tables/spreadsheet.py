@@ -154,7 +154,7 @@ def write_spreadsheet(table: Arrow, file: BinaryIO, labels: list[str]) -> None:
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet((table.schema.metadata or {}).get(SHEET, b"estimates").decode())
 
-    def text(value: Any) -> Any:
+    def text(value: object) -> Any:
         cell = WriteOnlyCell(sheet, value)
         cell.data_type = "s"  # never a formula
         return cell
@@ -179,7 +179,7 @@ def write_spreadsheet(table: Arrow, file: BinaryIO, labels: list[str]) -> None:
             out.writestr(info, MADE.sub(rb"\g<1>" + NEVER.encode(), parts.read(part)))
 
 
-def _written(value: Any, numbers: bool, text: Callable[[str], Any]) -> Any:
+def _written(value: object, numbers: bool, text: Callable[[str], object]) -> object:
     if isinstance(value, str):
         is_number = numbers and NUMBER.fullmatch(value)
         return (float(value) if "." in value else int(value)) if is_number else text(value)

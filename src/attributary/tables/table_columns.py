@@ -139,7 +139,7 @@ def with_cells(table: Arrow, name: str, cells: Cells) -> Arrow:
     return table.set_column(table.column_names.index(name), name, cells)
 
 
-def is_text_type(kind: Any) -> bool:
+def is_text_type(kind: object) -> bool:
     """Whether an Arrow type is text."""
     import pyarrow as pa
 
@@ -374,7 +374,7 @@ def _to_relation(frame: Frame, columns: Columns) -> Frame:
     return _as_relation(frame, _to_arrow(frame, columns))
 
 
-def _as_relation(frame: Frame, made: Any) -> Frame:
+def _as_relation(frame: Frame, made: object) -> Frame:
     assert made is not None  # the query finds it by its name
     return frame.query("rows", "FROM made")
 

@@ -44,7 +44,7 @@ def _refuse_sheet(kind: Format, sheet: str | None, path: str) -> None:
         raise InputError(f"`sheet` names a sheet of a spreadsheet; {shown(path)} is {kind}: leave it out")
 
 
-def _whole(read: Callable[[Any, Format], Any], file: Any, kind: Format, path: str) -> Any:
+def _whole(read: Callable[[Any, Format], object], file: object, kind: Format, path: str) -> Any:
     """What `read` gives of a Parquet or Arrow file; one that is damaged is refused."""
     try:
         return read(file, kind)
@@ -52,7 +52,7 @@ def _whole(read: Callable[[Any, Format], Any], file: Any, kind: Format, path: st
         raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
 
 
-def _of_text(read: Callable[[Any, TextForm], Any], file: Any, form: TextForm, path: str) -> tuple[Any, TextForm]:
+def _of_text(read: Callable[[Any, TextForm], object], file: object, form: TextForm, path: str) -> tuple[Any, TextForm]:
     """What `read` gives of a text file, and its dialect; the first mistake in it is refused."""
     try:
         return read(file, form), form

@@ -67,11 +67,11 @@ def by_content(beginning: bytes) -> Format:
     return "tsv" if b"\t" in beginning.splitlines()[0] else "csv"
 
 
-def is_text(format: Any) -> bool:
+def is_text(format: object) -> bool:
     return format in DELIMITER
 
 
-def is_sheet(format: Any) -> bool:
+def is_sheet(format: object) -> bool:
     """Whether people read the format as it is, in which metadata has no place."""
     return is_text(format) or format == "xlsx"
 

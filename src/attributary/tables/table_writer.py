@@ -154,7 +154,7 @@ def text(table: Arrow, delimiter: str, newline: str = "\n") -> Iterator[Any]:
             yield waiting.popleft().result()
 
 
-def _rows(batch: Any, delimiter: str, newline: str) -> Any:
+def _rows(batch: Any, delimiter: str, newline: str) -> object:
     names = zip(batch.schema.names, batch.columns, strict=True)
     return _block([_cells(column, delimiter, name) for name, column in names], delimiter, newline)
 

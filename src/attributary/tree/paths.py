@@ -113,7 +113,7 @@ SPARSE = 8  # places for each row
 class NodePaths(NamedTuple):
     parent: NDArray[np.int64]  # in level order
     row: NDArray[np.int64]  # the row of each node, -1 for a node that has none
-    labels: tuple[Any, ...]  # an Arrow dictionary array for each attribute: the labels of the nodes of its level
+    labels: tuple[Cells, ...]  # an Arrow dictionary array for each attribute: the labels of the nodes of its level
     total: bool  # a row with an empty path stands above the first attribute
 
 

@@ -30,7 +30,7 @@ class Tree:
     offsets: NDArray[np.int64]  # level order: level i is offsets[i]:offsets[i + 1]
     order: NDArray[np.int64] | None = None  # the caller's number of each node in level order; None where the same
     attributes: tuple[str, ...] = ()
-    labels: tuple[Any, ...] = ()  # for each attribute, the labels of the nodes of its level, in level order
+    labels: tuple[Cells, ...] = ()  # for each attribute, the labels of the nodes of its level, in level order
     total: bool = False  # a node above the first attribute
 
     @classmethod

@@ -147,7 +147,7 @@ def joint_clients(plan: JointPlan, both: Sequence[tuple[Clients, Registrations]]
     return made
 
 
-def part_of(plan: Plan, wishes: Mapping[str, Mapping[str, Any]]) -> Record:
+def part_of(plan: Plan, wishes: Mapping[str, Mapping[str, object]]) -> Record:
     """The wishes for keys that are about attributes of a breakdown."""
     own = {attribute.name for attribute in plan.spec.attributes}
     return {name: {a: wish for a, wish in wishes[name].items() if a in own} for name in wishes}

@@ -49,7 +49,7 @@ class Registrations:
 
     def source(
         self,
-        impression: Mapping[str, Any],
+        impression: Mapping[str, object],
         destination: str | Sequence[str],
         *,
         event_id: int = 0,
@@ -78,7 +78,7 @@ class Registrations:
 
     def trigger(
         self,
-        conversion: Mapping[str, Any],
+        conversion: Mapping[str, object],
         *,
         deduplication_key: int | None = None,
         conversion_id: int | str | None = None,
@@ -164,7 +164,7 @@ class Registrations:
         each = self.classes.rows.sum(axis=1)
         return self.rest is None and bool(((self.classes.most + 1) * each <= LARGEST).any())
 
-    def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> list[Json]:
+    def _values(self, conversion: Mapping[str, object], drawn: int | str | None) -> list[Json]:
         one, values = self._contributions(conversion, drawn), list[Json]()
         for i, (row, most) in enumerate(zip(self.classes.rows.tolist(), self.classes.most.tolist(), strict=True)):
             each = {name: amount for place, name in self.ids.items() if (amount := one(place, row[place]))}
@@ -173,7 +173,7 @@ class Registrations:
             values[-1] |= {"filters": {CLASS: [str(i)]}} if len(self.classes) > 1 else {}
         return values
 
-    def _contributions(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Callable[[int, int], int]:
+    def _contributions(self, conversion: Mapping[str, object], drawn: int | str | None) -> Callable[[int, int], int]:
         """What the conversion adds to a key, from its place and what the largest value adds."""
         spec, levels = self.plan.spec, len(self.plan.levels)
         absent = {"", *missing_cells(spec.logs or Logs())}

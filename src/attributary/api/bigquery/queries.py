@@ -7,7 +7,6 @@ bounds of (0, 1) cut off nothing, and all levels measure the same conversions.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class BigQueryClients(Clients):
 
     asks = ()
 
-    def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
+    def impression(self, values: Mapping[str, object], **options: object) -> Message:
         raise InputError("BigQuery counts the rows of a table; impressions and conversions need not be told anything")
 
     conversion = impression
@@ -53,7 +52,7 @@ class BigQuery(AttributionApi):
     terms = BIGQUERY
     query_file = "queries.sql"
 
-    def clients(self, plan: Plan, **wishes: Any) -> BigQueryClients:
+    def clients(self, plan: Plan, **wishes: object) -> BigQueryClients:
         if plan.roots or plan.nodes is not None or plan.spec.values:
             raise InputError("BigQuery has one ε for the counts of a level; plan counts alone, with one split for all")
         epsilons = dict(zip(plan.levels, plan.epsilon(), strict=True))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from operator import methodcaller
-from typing import Any, Self
+from typing import Self
 
 from attributary.api.sites import is_local, parse_host, registrable_domain
 from attributary.errors import InputError, brief, shortened
@@ -46,14 +46,14 @@ class PageOptions:
                 raise AttributionError("TypeError", f"{camel(name)} must be a list; got {brief(value)}")
 
     @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> Self:
+    def from_json(cls, members: Mapping[str, object]) -> Self:
         """Options as JavaScript has them, of a JSON object that was loaded. Unknown members are ignored."""
         if not isinstance(members, Mapping):
             raise InputError(f"options must be a JSON object, as in {{}}; got {brief(members)}")
         return cls.from_members(members, camel)
 
     @classmethod
-    def from_members(cls, members: Mapping[str, Any], spell: Callable[[str], str] = str) -> Self:
+    def from_members(cls, members: Mapping[str, object], spell: Callable[[str], str] = str) -> Self:
         """Options of which `members` has some, by names that are spelled in another way; the required must be there."""
         known = {each.name: spell(each.name) for each in fields(cls)}  # type: ignore[arg-type]
         for name, theirs in known.items():
@@ -66,7 +66,7 @@ class PageOptions:
         usual = {each.name: each.default for each in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in self._members() if value != usual[name]}
 
-    def _members(self) -> list[tuple[str, Any]]:
+    def _members(self) -> list[tuple[str, object]]:
         return [(each.name, getattr(self, each.name)) for each in fields(self)]  # type: ignore[arg-type]
 
 
@@ -105,7 +105,7 @@ _NO_LISTS = (str, UserString, bytes, bytearray, memoryview, Mapping)  # though t
 _WITHIN = {"priority": I32, "lifetime_days": DAYS, "lookback_days": DAYS}  # and all others within U32
 
 
-def _convert(name: str, value: Any) -> str | float:
+def _convert(name: str, value: object) -> str | float:
     """A member, or an item of a list, if it is of its type. Browsers wrap whole numbers that are too large."""
     within = _WITHIN.get(name, U32)
     rule = f"a whole number from {within[0]} to {within[-1]}"

@@ -113,7 +113,7 @@ def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:
     return tasks
 
 
-def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, name: str) -> Batch:
+def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: object, name: str) -> Batch:
     """What a result says of its nodes; an InputError says why it cannot be used."""
     if not isinstance(item, dict):
         raise InputError(f"is not a JSON object; got {brief(item)}")
@@ -141,7 +141,7 @@ def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, name: str)
     return Batch(name, item["task"], np.concatenate(nodes), sums[np.concatenate(index)])
 
 
-def _vector(item: Mapping[str, Any], size: int) -> list[int]:
+def _vector(item: Mapping[str, object], size: int) -> list[int]:
     """The sums of a result, signed, of which there must be as many as the task has."""
     both = [item["vector"], None] if "vector" in item else item.get("shares")
     if not isinstance(both, list) or len(both) != 2 or ("vector" in item and "shares" in item):
@@ -155,7 +155,7 @@ def _vector(item: Mapping[str, Any], size: int) -> list[int]:
     return sums
 
 
-def _numbers(given: Any, size: int) -> list[int]:
+def _numbers(given: object, size: int) -> list[int]:
     if not isinstance(given, list):
         raise InputError(f"has {brief(given)} where a list of whole numbers is needed")
     if len(given) != size:

@@ -199,7 +199,7 @@ def _numbers(texts: list[Any], sites: bool) -> Ints:
 
 
 @cache
-def _site(text: Any) -> Any:
+def _site(text: object) -> object:
     try:
         return parse_site(str(text))
     except AttributionError:  # a name that is no domain's

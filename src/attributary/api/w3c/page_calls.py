@@ -68,7 +68,7 @@ class W3cClients(Clients):
         return _clients(self.plan.model_copy(update={"layout": layout}), notes, changed=changed)
 
     def saved_impressions(
-        self, values: Mapping[str, Any], seconds: float, sites: Sequence[str] = ()
+        self, values: Mapping[str, object], seconds: float, sites: Sequence[str] = ()
     ) -> list[ImpressionOptions]:
         """The impressions that one view of an ad saves, at a time in seconds since 1970."""
         spec, layout = self.plan.spec, _layout(self.plan)
@@ -101,7 +101,7 @@ class W3cClients(Clients):
         ranked = enumerate(found.values())
         return [replace(each, priority=LEVELS * tick + LEVELS - 1 - rank) for rank, each in ranked]
 
-    def report_calls(self, values: Mapping[str, Any], service: str = SERVICE) -> list[ReportCall]:
+    def report_calls(self, values: Mapping[str, object], service: str = SERVICE) -> list[ReportCall]:
         """The reports that a conversion makes, from its unknown attributes and, where sites differ, its site."""
         spec, layout = self.plan.spec, _layout(self.plan)
         site = section_of(spec).site
@@ -185,7 +185,7 @@ class W3cAttribution(AttributionApi):
     query_file = "indexes.csv"
     options = frozenset({"destination"})
 
-    def clients(self, plan: Plan, **wishes: Any) -> W3cClients:
+    def clients(self, plan: Plan, **wishes: object) -> W3cClients:
         if len(plan.spec.known) > LEVELS - 3:
             raise InputError(f"there are match values for {LEVELS - 3} known attributes; leave some out")
         return _clients(plan)

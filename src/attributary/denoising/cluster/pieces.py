@@ -208,7 +208,7 @@ def _refuse_other_figures(part: Part, handed: Any) -> None:
 
 class Top(NamedTuple):
     nodes: Arrow  # label and estimate columns of each node above the cut; those that have a row come first
-    settled: Any  # Arrow: what the parts need to know of their roots
+    settled: Arrow  # Arrow: what the parts need to know of their roots
 
 
 def solve_top(task: ClusterTask, rows: Arrow, roots: Any) -> Top:

@@ -202,7 +202,7 @@ def _above(over: "DataFrame", top: Top, frame: "DataFrame", task: ClusterTask) -
     return both.select(*(_column(labels.get(c, c)).alias(c) for c in task.columns), *map(_column, task.added))
 
 
-def _grouped(parts: "DataFrame", work: Callable[[Any], Any], schema: "StructType") -> "DataFrame":
+def _grouped(parts: "DataFrame", work: Callable[[Any], object], schema: "StructType") -> "DataFrame":
     with any_pandas():
         return parts.groupBy(PART).applyInArrow(work, schema)
 
@@ -278,13 +278,13 @@ def _number(frame: "DataFrame", given: "str | Column") -> "Column":
     return given.cast("double")
 
 
-def _refuse_missing(frame: "DataFrame", name: Any) -> None:
+def _refuse_missing(frame: "DataFrame", name: object) -> None:
     if name not in frame.columns:
         hint = did_you_mean(str(name), frame.columns)
         raise InputError(f"there is no column {name!r}; {hint}the columns are {', '.join(frame.columns)}")
 
 
-def _kept(columns: list[str], variance: Any, taken: set[str]) -> list[str]:
+def _kept(columns: list[str], variance: object, taken: set[str]) -> list[str]:
     """The names of the user's columns in the output; Spark does not tell capitals apart."""
     names = [KEPT_AS if isinstance(variance, str) and c == variance and c in taken else c for c in columns]
     plain = [name.casefold() for name in names]

@@ -233,7 +233,7 @@ def _unchanged(plan: Plan, number: int) -> FewerClasses:
     return FewerClasses(plan, number, number, ones, ones)
 
 
-def _again(plan: Plan, **changed: Any) -> Plan:
+def _again(plan: Plan, **changed: object) -> Plan:
     return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | changed)
 
 

@@ -106,7 +106,7 @@ class Json:
     def warning(self, message: str) -> None:
         self.findings.warning(self.path, message)
 
-    def at(self, key: str | int, value: Any) -> "Json":
+    def at(self, key: str | int, value: object) -> "Json":
         return Json(value, (*self.path, key), self.findings)
 
     @property
@@ -321,7 +321,7 @@ class Fields:
     def __init__(self, j: Json) -> None:
         self.j, self.values = j, Record()
 
-    def take(self, name: str, read: Reader[T], default: Any = None) -> Any:
+    def take(self, name: str, read: Reader[T], default: object = None) -> Any:
         """What a key holds, read; the default where it is absent, None where it is refused."""
         value = self.j.value.pop(name, ABSENT)
         return default if value is ABSENT else read(self.j.at(name, value))
@@ -335,16 +335,16 @@ def required(read: Reader[Any]) -> Field:
     return lambda f, name: f.take(name, read) if name in f.j.value else f.j.at(name, None).error("required")
 
 
-def optional(read: Reader[Any], default: Any = None) -> Field:
+def optional(read: Reader[Any], default: object = None) -> Field:
     return lambda fields, name: fields.take(name, read, default)
 
 
-def given(earlier: str, read: Callable[[Any, Json], Any], default: Any = None) -> Field:
+def given(earlier: str, read: Callable[[Any, Json], object], default: object = None) -> Field:
     """A key that is read in the light of an earlier one's value."""
     return lambda fields, name: fields.take(name, partial(read, fields.values[earlier]), default)
 
 
-def lenient(read: Reader[Any], default: Any = None) -> Field:
+def lenient(read: Reader[Any], default: object = None) -> Field:
     """A key that holds the default where it is refused, which is then only a warning."""
 
     def field(fields: Fields, name: str) -> Any:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -279,7 +279,7 @@ def _json_results(path: str) -> avro.Results:
     return avro.Results(keys, np.array([metric for _, metric in rows], np.int64), stated=stated)
 
 
-def _row(item: Any, number: int, path: str) -> tuple[int, int]:
+def _row(item: object, number: int, path: str) -> tuple[int, int]:
     bucket, metric = (item.get("bucket"), item.get("metric")) if isinstance(item, dict) else (None, None)
     match bucket, metric:
         case str(), int() if len(bucket) <= 16 and max(bucket, default="a") <= "ÿ" and -(2**63) <= metric < 2**63:

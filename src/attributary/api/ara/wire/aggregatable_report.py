@@ -58,7 +58,7 @@ def from_json(text: str | bytes) -> Report:
     return from_members(members)
 
 
-def from_members(members: Any) -> Report:
+def from_members(members: object) -> Report:
     """The report with these members, as JSON has them; whatever is wrong with them is a Fault."""
     if not isinstance(members, dict):
         raise Fault(f"a report is an object; got {type(members).__name__}")
@@ -76,7 +76,7 @@ def from_members(members: Any) -> Report:
     return Report(info, _bytes(body, "payload"), key_id, clear, others)
 
 
-def _bytes(body: Mapping[str, Any], name: str) -> bytes:
+def _bytes(body: Mapping[str, object], name: str) -> bytes:
     text = body.get(name)
     if not isinstance(text, str):
         raise Fault(f"the {name} of a report is base64; got {brief(text)}")

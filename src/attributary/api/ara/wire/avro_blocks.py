@@ -277,7 +277,7 @@ class RecordField(NamedTuple):
     place: int  # among the fields asked for; -1 if it was not
 
 
-def record_fields(schema: Any, wanted: Mapping[str, str]) -> list[RecordField]:
+def record_fields(schema: object, wanted: Mapping[str, str]) -> list[RecordField]:
     """The fields of a record in their order; refuses what lacks a wanted field of its kind, or is not flat."""
     if not isinstance(schema, dict) or schema.get("type") != "record" or not isinstance(schema.get("fields"), list):
         raise Damaged("its schema is not a record")

@@ -145,12 +145,12 @@ def _from_json(text: bytes, path: str) -> list[tuple[str | None, bytes]]:
     return [(_member(item, IDS), _key(_member(item, KEYS), path)) for item in items]
 
 
-def _member(item: Any, names: tuple[str, ...]) -> str | None:
+def _member(item: object, names: tuple[str, ...]) -> str | None:
     values = [item[name] for name in names if name in item] if isinstance(item, dict) else []
     return values[0] if values and isinstance(values[0], str) else None
 
 
-def _key(text: Any, path: str) -> bytes:
+def _key(text: object, path: str) -> bytes:
     if isinstance(text, str) and len(text) <= 4 * KEY_BYTES:
         padded = text + "=" * (-len(text) % 4)  # JSON Web Keys leave it out
         with suppress(ValueError):

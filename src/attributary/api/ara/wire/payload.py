@@ -82,20 +82,20 @@ def decode(data: bytes) -> list[Contribution]:
     return [_contribution(row) for row in rows]
 
 
-def _contribution(row: Any) -> Contribution:
+def _contribution(row: object) -> Contribution:
     if not isinstance(row, dict) or "bucket" not in row or "value" not in row:
         raise Fault(f"a contribution has bucket, value and perhaps id; got {_kind(row)}")
     members = (("bucket", KEY_BYTES), ("value", VALUE_BYTES), ("id", MOST_ID_BYTES))
     return Contribution(*(_number(row.get(name, b""), most, name) for name, most in members))
 
 
-def _number(data: Any, most: int, name: str) -> int:
+def _number(data: object, most: int, name: str) -> int:
     if not isinstance(data, bytes) or len(data) > most:
         raise Fault(f"the {name} of a contribution is up to {most} bytes; got {_kind(data)}")
     return int.from_bytes(data, "big")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     """What a value is, not which: messages about sealed reports must not tell what these contribute."""
     if isinstance(value, bytes):
         return f"{len(value):,} bytes"
@@ -119,7 +119,7 @@ SIMPLE = {20: False, 21: True, 22: None, 23: None}
 FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 
 
-def read_cbor(data: bytes) -> Any:
+def read_cbor(data: bytes) -> object:
     """The value that some bytes stand for, all of them; a ValueError if they stand for none."""
     try:
         value, at = _item(data, 0, DEEPEST)

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
 
 from attributary.errors import brief, why_not_json
 from attributary.types import Record
@@ -110,7 +109,7 @@ def origin_of(
     return api, version, reporting_origin, destination, budget_key, registered
 
 
-def like(version: Any) -> str:
+def like(version: object) -> str:
     """Which of VERSIONS reports of a version are like, by its major number; a Fault if it cannot be read."""
     match = MAJOR.fullmatch(version) if isinstance(version, str) else None
     if match is None and version != "":
