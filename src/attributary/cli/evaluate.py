@@ -94,8 +94,8 @@ def evaluate(
     if asks.breakdowns is not None:
         names = ", ".join(asks.called)
         raise InputError(
-            f"{spec} has several breakdowns ({names}), and methods are compared on one tree: `attributary plan` compares "
-            "splits of several, and `attributary run` gives the errors of a draw; or give a spec of one"
+            f"{spec} has several breakdowns ({names}), and methods are compared on one tree: `attributary plan` "
+            "compares splits of several, and `attributary run` gives the errors of a draw; or give a spec of one"
         )
     folder = os.path.dirname(spec)
     logs_read = [] if counts else log_paths(asks, folder)
