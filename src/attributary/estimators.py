@@ -213,3 +213,13 @@ class Estimator:
 
 
 FIT = Estimator("nonnegative", joint=True)  # the only one besides unbiased for several breakdowns
+
+
+def refuse_estimator(estimator: Estimator) -> None:
+    """Refuses estimators that denoise one tree alone."""
+    if estimator not in (Estimator(), FIT):
+        options = f"estimator={estimator.name}" + " and `whole`" * estimator.whole
+        raise InputError(
+            f"{options} denoises one tree alone; several breakdowns are denoised together: take unbiased, or "
+            "nonnegative with `joint`"
+        )

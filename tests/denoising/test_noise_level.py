@@ -239,7 +239,7 @@ def test_tables_whose_levels_differ_in_their_noise_are_refused_unless_they_are_s
 def test_too_few_checks_to_compare_levels_are_said() -> None:
     tree, rng = forest(20, 2, 1), np.random.default_rng(1)
     level = estimate_noise(tree, figures(tree, np.array([30.0, 8.0]), "normal", rng)[1], shape="normal")
-    assert level.unlike == "" and "too few checks to see whether the noise of level 0 is that" in level.words[-1]
+    assert level.unlike == "" and "too few checks to compare the noise of level 0 with that" in level.words[-1]
 
 
 def test_a_mangled_figure_does_not_make_the_noise_look_larger() -> None:

@@ -223,7 +223,8 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record
 
 def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> object:
     """Summary reports of several breakdowns, denoised together."""
-    from attributary.pipeline.breakdowns import denoise_breakdowns, refuse_estimator
+    from attributary.estimators import refuse_estimator
+    from attributary.pipeline.breakdowns import denoise_breakdowns
     from attributary.tables import read_table
 
     if len(batches) > 1:

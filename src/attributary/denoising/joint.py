@@ -55,7 +55,7 @@ class Joint(Estimate):
             for at, levels in enumerate(_prefixes(trees[i])):
                 if levels not in (ours := _prefixes(self.tree)):
                     continue
-                same = _meeting(trees, [self.other] * len(trees), i, self.number, sorted(levels))
+                same = _meeting(trees, [self.other] * len(trees), (i, self.number), sorted(levels))
                 of_one, of_other = (np.argsort(of) for of in (same.of_one, same.of_other))
                 there, here = trees[i].slice(at), self.tree.slice(ours.index(levels))
                 theirs, mine = np.full(len(trees[i]), np.inf), self.tree.to_level_order(made).copy()
@@ -143,11 +143,13 @@ def _largest_excess(measured: Measurements) -> float:
     return float(measured.excess()[known].max(initial=0))
 
 
-def meetings_of(trees: Sequence[Tree], names: Sequence[str]) -> list[Meeting]:
+def meetings_of(
+    trees: Sequence[Tree], names: Sequence[str], remedy: str = "give both the same impressions"
+) -> list[Meeting]:
     """Where the trees of breakdowns meet: in the sums by the attributes that both have, or in their totals.
 
     What other meetings imply is left out. A value that one tree has and the other has not contradicts that both count
-    the same conversions.
+    the same conversions; the `remedy` is part of the message.
     """
     shared = {(i, j): [a for a in trees[i].attributes if a in trees[j].attributes]
               for i, j in combinations(range(len(trees)), 2)}  # fmt: skip
@@ -160,10 +162,13 @@ def meetings_of(trees: Sequence[Tree], names: Sequence[str]) -> list[Meeting]:
             reached |= {k for link in wider if reached & set(link) for k in link}
         if pair[1] not in reached:
             kept.append(pair)
-    return [_meeting(trees, names, *pair, shared[pair]) for pair in kept]
+    return [_meeting(trees, names, pair, shared[pair], remedy) for pair in kept]
 
 
-def _meeting(trees: Sequence[Tree], names: Sequence[str], one: int, other: int, shared: Sequence[str]) -> Meeting:
+def _meeting(
+    trees: Sequence[Tree], names: Sequence[str], pair: tuple[int, int], shared: Sequence[str], remedy: str = ""
+) -> Meeting:
+    one, other = pair
     places = [[trees[i].level_names.index(attribute) for attribute in shared] for i in (one, other)]
     levels = [max(at, default=0) for at in places]
     here = [trees[i].slice(level) for i, level in zip((one, other), levels, strict=True)]
@@ -187,8 +192,7 @@ def _meeting(trees: Sequence[Tree], names: Sequence[str], one: int, other: int, 
             labels = dict(zip(tree.attributes, tree.path(tree.slice(level).start + int(np.argmax(lone))), strict=False))
             what, lacks = ", ".join(f"{name} {labels[name]}" for name in shared), names[one + other - i]
             raise InputError(
-                f"breakdowns are of the same conversions; {names[i]} has {what}, and {lacks} has not: give both the "
-                "same impressions"
+                f"breakdowns are of the same conversions; {names[i]} has {what}, and {lacks} has not: {remedy}"
             )
     return Meeting(one, other, number[0], number[1], (levels[0], levels[1]))
 

@@ -63,7 +63,10 @@ class NoiseLevel(NamedTuple):
         ]
         if self.unlike:
             return [*each, f"{self.unlike}: the intervals do not allow for that"]
-        few = f"too few checks to see whether the noise of {self.unseen} is that of other levels: intervals need that"
+        few = (
+            f"too few checks to compare the noise of {self.unseen} with that of other levels; the intervals are right "
+            "if it is the same"
+        )
         return [*each, few] if self.unseen else each
 
 

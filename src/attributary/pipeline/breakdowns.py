@@ -28,16 +28,6 @@ from attributary.tree import Tree
 from attributary.types import Arrow
 
 
-def refuse_estimator(estimator: Estimator) -> None:
-    """Refuses estimators that denoise one tree alone."""
-    if estimator not in (Estimator(), FIT):
-        options = f"estimator={estimator.name}" + " and `whole`" * estimator.whole
-        raise InputError(
-            f"{options} denoises one tree alone; several breakdowns are denoised together: take unbiased, or "
-            "nonnegative with `joint`"
-        )
-
-
 def joint_estimates(
     trees: Sequence[Tree],
     measures: Sequence[Mapping[str, Measurements]],

@@ -7,6 +7,7 @@
 >>> made.report("report.html"); made.changes(by="day"); made.check()
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,23 +19,27 @@ from attributary.denoising import Estimate
 from attributary.denoising.joint import Joint
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_measure, estimates_table, noted
-from attributary.estimators import FIT, Estimator
+from attributary.estimators import FIT, Estimator, refuse_estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
+from attributary.pipeline.grouping_sets import Part, denoised_parts, parts_of
 from attributary.pipeline.margin_rows import with_margin
 from attributary.pipeline.node_rows import Amount, NodeRows, figure_rows, of_figure
 from attributary.pipeline.table_form import TableForm
-from attributary.pipeline.written_table import Layout, written_table
+from attributary.pipeline.written_table import Layout, written_parts, written_table
+from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import Format, read_table, shown
-from attributary.tables.table_columns import in_kind, mark, together, words_of
+from attributary.tables.as_written import BELOW
+from attributary.tables.table_columns import arrow_table, in_kind, mark, together, words_of
 from attributary.tree.paths import refused
-from attributary.types import COUNT, Arrow, Frame
+from attributary.types import COUNT, Arrow, Frame, Ints
 
 if TYPE_CHECKING:
     from attributary.changes.series import Series
     from attributary.facts.quantity import Quantity
 
 Stage = Callable[[str], None]
+AMOUNTS = ("variance", "std", "noise")  # options that state the noise
 
 
 class Denoised(NamedTuple):
@@ -74,6 +79,7 @@ class DenoisedTable:
     not_private: str
     options: Mapping[str, object]  # of `check_table`
     margins: dict[str, Joint]  # the same of rows of totals that are a second breakdown, where they are
+    parts: tuple[tuple[Layout, dict[str, Joint], Ints], ...] = ()  # of several breakdowns: this first, and the others
 
     def __repr__(self) -> str:
         return f"DenoisedTable({', '.join(f'{form.called}: {est!r}' for form, est in self._by_form)})"
@@ -90,6 +96,8 @@ class DenoisedTable:
 
     def written(self, format: Format | None) -> Arrow:
         """The Arrow table for a file of this format, in the shape of the user's."""
+        if self.parts:
+            return mark(written_parts(self.parts, format), self.not_private)
         return mark(written_table(self.layout, self.estimates, format, self.margins), self.not_private)
 
     @cached_property
@@ -145,7 +153,8 @@ class DenoisedTable:
         columns = self.layout.base.column_names
         amounts = {name: of_figure(self.options[name], names, i, columns) for name in ("variance", "std", "noise")}
         named = (form.levels, form.value) if form.pivot is None else (None, None)
-        return check_table(self.given, *named, **{**self.options, **amounts})
+        given = self.layout.base if self.parts else self.given
+        return check_table(given, *named, **{**self.options, **amounts})
 
 
 def denoise_table(
@@ -183,7 +192,19 @@ def denoise_table(
     chosen.refuse_unused(prior, protected)
     stage("building the tree")
     amounts = {"variance": variance, "std": std, "noise": noise}
-    every = figure_rows(frame, levels, value, **amounts, fill=fill, path=path, **form)
+    source, how = arrow_table(frame), {**amounts, "path": path, **form}
+    parts = _parts(source, levels, value, how) if BREAKDOWN in source.column_names else []
+    try:
+        every = [] if parts else figure_rows(frame, levels, value, **how, fill=fill)
+    except InputError:
+        parts = _parts(source, levels, value, how)
+        if not parts:
+            raise
+    if parts:
+        refuse_estimator(chosen)
+        output = _Output(variance if isinstance(variance, str) else None, prefix, confidence, fill)
+        told = levels is not None or BREAKDOWN in source.column_names
+        return _denoised_parts(frame, parts, value, output, how, stated=told, nonnegative=chosen == FIT)
     forms, tree, path = tuple(one.form for one in every), every[0].form.tree, every[0].form.path
     layout = Layout(
         forms,
@@ -226,6 +247,80 @@ def denoise_table(
         "" if past is None else past.not_private,
         {**amounts, "path": path, **form},
         margins,
+    )
+
+
+class _Output(NamedTuple):
+    """How the estimates of a table are written."""
+
+    variance: str | None
+    prefix: str
+    confidence: float
+    fill: bool
+
+
+def _parts(table: Arrow, levels: Sequence[str] | None, value: Any, how: Mapping[str, Any]) -> list[Part]:
+    spent = [name for amount in AMOUNTS for name in re.findall(r"[^,;=:@]+", str(how[amount]))]
+    return parts_of(table, levels.split(",") if isinstance(levels, str) else levels, value, spent, how, how["path"])
+
+
+def _denoised_parts(
+    frame: Frame,
+    parts: Sequence[Part],
+    value: Any,
+    output: _Output,
+    how: Mapping[str, Any],
+    *,
+    stated: bool,
+    nonnegative: bool,
+) -> DenoisedTable:
+    """The estimates of a table with rows of several breakdowns, which are denoised together."""
+    path, table, each = how["path"], arrow_table(frame), list[list[NodeRows]]()
+    names = [BELOW.join(part.levels) for part in parts]
+    if output.fill:
+        raise InputError(
+            f"{shown(path)} has rows by {', '.join(names)}: `fill` adds rows to one hierarchy alone; leave it out"
+        )
+    for part, name in zip(parts, names, strict=True):
+        own = {**how, "totals": part.totals, "path": f"{path}, rows by {name}" if each else path, "second": True}
+        each.append(figure_rows(table.take(part.rows), part.levels, value, **own, fill=True))
+        value = [one.form.value for one in each[0]]
+        if each[-1][0].form.incomplete:
+            raise InputError(
+                f"{shown(own['path'])}: rows are missing, so that other rows are not their sums; add them, "
+                "with empty figures and `empty=unmeasured` if nobody measured them, or give `missing=zero` if no "
+                "breakdown has any"
+            )
+    layouts = []
+    for every in each:
+        forms, spent = tuple(one.form for one in every), tuple(name for one in every for name in one.spent)
+        layouts.append(Layout(forms, spent, output.variance, output.prefix, output.confidence))
+        new = layouts[-1].names(ADDED)
+    estimates: list[dict[str, Joint]] = [{} for _ in parts]
+    for one in zip(*each, strict=True):
+        trees = [(rows.form.tree, rows.measured) for rows in one]
+        for made, est in zip(estimates, denoised_parts(trees, names, path, stated, nonnegative), strict=True):
+            made[COUNT if len(each[0]) == 1 else one[0].form.value] = est
+    every = [one for rows in each for one in rows]
+    return DenoisedTable(
+        frame,
+        layouts[0],
+        dict(estimates[0]),
+        [
+            f"your column {old} is called {name} there"
+            for old, name in zip(table.column_names, new, strict=True)
+            if old != name
+        ],
+        (
+            *dict.fromkeys(n for one in every for n in one.form.notes),
+            f"rows of {len(parts)} breakdowns, denoised together: {'; '.join(names)}",
+        ),
+        tuple(d for one in every for d in _doubts(one, one.form.path, len(each[0]) > 1)),
+        "",
+        "",
+        dict(how),
+        {},
+        tuple(zip(layouts, estimates, (part.rows for part in parts), strict=True)),
     )
 
 

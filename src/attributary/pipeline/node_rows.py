@@ -157,6 +157,11 @@ def node_rows(
         )
         recognised = replace(recognised, notes=(*recognised.notes, said))
     table, path, tree, value = recognised.table, recognised.path, recognised.tree, recognised.value
+    if recognised.second and unstated is not None:
+        raise InputError(
+            f"{shown(path)}: noise is estimated of one hierarchy alone; state it for all rows, as in "
+            "`noise=laplace:scale=3`, or leave out rows of other breakdowns"
+        )
     if statements:
         shapes = tuple(dict.fromkeys(each.shape.name for each in statements.values()))
     amount: Any = statements or (("variance", variance) if variance is not None else ("std", std))

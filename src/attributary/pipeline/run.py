@@ -20,7 +20,7 @@ from attributary import rmsre
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError, PrivacyRefusal
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
-from attributary.estimators import Estimator
+from attributary.estimators import Estimator, refuse_estimator
 from attributary.logs.count import count
 from attributary.logs.counts import Counts, leaves
 from attributary.logs.devices import Devices, LevelLoss, rules_of
@@ -29,7 +29,7 @@ from attributary.logs.log_columns import Moment, Period
 from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
-from attributary.pipeline.breakdowns import by_breakdown, in_one_table, joint_estimates, refuse_estimator
+from attributary.pipeline.breakdowns import by_breakdown, in_one_table, joint_estimates
 from attributary.pipeline.denoise_summary import asked, estimate_measures
 from attributary.pipeline.read_prior import prior_table, read_prior, under_plan
 from attributary.plan import MeasurePlan, Plan, make_plan

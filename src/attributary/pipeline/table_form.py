@@ -85,7 +85,7 @@ class TableForm:
     pivot: "Pivot | None" = None  # which the rows are the cells of
     decimal: str = "."
     margin: "TableForm | None" = None  # rows of totals that are no nodes of the tree: a second breakdown
-    second: bool = False  # whether this is the margin of another form
+    second: bool = False  # whether this is one of several breakdowns, whose noise is not stated by level
     rows: Ints | None = None  # which rows of the user's table these are, where there is a margin
 
     @property
@@ -118,6 +118,7 @@ def recognise(
     decimal: str | None = None,
     wide: str | None = None,
     fill: bool = False,
+    second: bool = False,
     path: str = "the table",
 ) -> TableForm:
     """What a table holds: its levels, its figures, its totals and its suppressed cells.
@@ -125,6 +126,7 @@ def recognise(
     `amounts` are columns of numbers besides the figures, such as their variance. `suppressed` are texts such as <5,
     `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
     some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
+    `second` says that the table has one of several breakdowns.
     """
     table, notes, source = _source(mark(arrow_table(frame)))  # a column of marks is not about nodes
     _refuse_estimates(table, value, path)
@@ -151,11 +153,11 @@ def recognise(
         table, value = mark(table, words), FIGURE
         notes.append(str(spread))
         path, fill = f"{path}, one row per cell", True  # there is no place for rows above
-    grouping = _grouping_columns(table)
-    table, null_notes = _null_labels(table, grouping, path)
+    grouping = grouping_columns(table)
+    table, null_notes = null_labels(table, grouping, path)
     roles = {*grouping.values(), *amounts}
     if value is None:
-        value = _value_column(table, {*(levels or ()), *roles}, path, suppressed)
+        value = value_column(table, {*(levels or ()), *roles}, path, suppressed)
         notes.append(f"figures: column {value}")
     user, likely = table, decimal_sign(column(table, value, path))
     if not no_totals and pivot is None:
@@ -203,6 +205,7 @@ def recognise(
         user=user.replace_schema_metadata({**(user.schema.metadata or {}), **source}),
         pivot=pivot,
         decimal=decimal or likely or ".",
+        second=second,
     )
     if gaps.any():
         cut = pa.array(gaps)
@@ -289,13 +292,13 @@ def bound_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
     return list(pairs)
 
 
-def _noise_columns(names: Sequence[str]) -> set[str]:
+def noise_columns(names: Sequence[str]) -> set[str]:
     return {name for name in names if name.lower() in NOISE} | {name for pair in bound_pairs(names) for name in pair}
 
 
-def _value_column(table: Arrow, others: Collection[str], path: str, suppressed: Collection[str]) -> str:
+def value_column(table: Arrow, others: Collection[str], path: str, suppressed: Collection[str]) -> str:
     """The column of figures: the only one with a usual name, or the only one of numbers."""
-    noise = _noise_columns(table.column_names[:KEEP])
+    noise = noise_columns(table.column_names[:KEEP])
     free = [name for name in table.column_names[:KEEP] if name not in {*others, *ADDED, *noise}]
     numeric = [name for name in free if is_numeric(column(table, name, path), suppressed)]
     usual = [name for name in numeric if name.lower() in FIGURES]
@@ -345,7 +348,7 @@ def _levels(
 
     All columns, or else all but numbers that are in every row, or else all but numbers: a second column of figures.
     """
-    empty, noise = {name for name in names if path_ends(table, name, ()).all()}, _noise_columns(table.column_names)
+    empty, noise = {name for name in names if path_ends(table, name, ()).all()}, noise_columns(table.column_names)
     free = [name for name in names[:KEEP] if name not in empty | noise]
     numbers = {
         name for name in free if is_numeric(cells := column(table, name, path), suppressed) and not _coded(cells)
@@ -440,7 +443,7 @@ def _are_sums(tree: Tree, figures: Floats) -> bool:
 # GROUPING().
 
 
-def _grouping_columns(table: Arrow) -> dict[str, str]:
+def grouping_columns(table: Arrow) -> dict[str, str]:
     """The columns that hold GROUPING() of others, by these others."""
     by_letters = {_letters(name): name for name in table.column_names}
     flags = {_letters(name).removeprefix("grouping"): name for name in table.column_names if _is_flag(name)}
@@ -455,7 +458,7 @@ def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def _null_labels(table: Arrow, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
+def null_labels(table: Arrow, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
     """The table with a label where GROUPING() says that an empty cell is a group of its own."""
     notes = []
     for name, flag in grouping.items():

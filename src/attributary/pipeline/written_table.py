@@ -5,7 +5,7 @@ smallest standard deviation needs. Parquet, Arrow and frames have all digits.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attributary.denoising import Estimate
+from attributary.denoising.joint import Joint
 from attributary.denoising.whole import LIMIT, whole
 from attributary.errors import InputError
 from attributary.estimates import figures_of, noted, with_columns, with_metadata, with_roles
+from attributary.pipeline.grouping_sets import summed
 from attributary.pipeline.margin_rows import margin_sums, sums_of_leaves
 from attributary.pipeline.table_form import Pivot, TableForm
 from attributary.tables import Format, shown
@@ -105,8 +107,14 @@ def written_table(
     sums = [figures_of(est, layout.confidence) for est in margins.values()]
     if is_sheet(format):
         each = [rounded(est, figures) for est, figures in zip(estimates.values(), each, strict=True)]
-        pairs = zip(forms, margins.values(), sums, estimates.values(), each, strict=False)  # all of them, or none
-        sums = [_rounded_sums(*part) for part in pairs]
+        cells = zip(forms, margins.values(), estimates.values(), each, strict=False)  # all of them, or none
+        below = [
+            margin_sums(
+                est.tree, sum_.tree, sums_of_leaves(est.tree, form.table, sum_.tree, form.path), made["estimate"]
+            )
+            for form, sum_, est, made in cells
+        ]
+        sums = [_rounded_sums(*part) for part in zip(sums, below, map(digits_of, estimates.values()), strict=False)]
     est = next(iter(estimates.values()))
     if layout.is_pivot:
         layout.names(list(each[0]))
@@ -116,8 +124,35 @@ def written_table(
         made = _rows(layout, est, each, format)
         if sums and first.pivot is None:
             others = replace(layout, forms=tuple(form.margin for form in forms if form.margin is not None))
-            made = _in_order(made, _rows(others, est, sums, format), first)
-    text = dialect(made, ",")._replace(decimal=first.decimal)
+            assert first.rows is not None and others.forms[0].rows is not None
+            made = _in_order([(made, first.rows), (_rows(others, est, sums, format), others.forms[0].rows)])
+    return _in_dialect(made, first, format)
+
+
+def written_parts(parts: Sequence[tuple[Layout, Mapping[str, Joint], Ints]], format: Format | None) -> Arrow:
+    """The same of a table with rows of several breakdowns; of each its layout, its estimates, and which rows it has.
+
+    In text, sums of the first are sums of its figures as they are written; where it has not all attributes, figures
+    keep all digits.
+    """
+    (layout, first, _), each = parts[0], list[tuple[Arrow, Ints]]()
+    cells = [rounded(est, figures_of(est, layout.confidence)) for est in first.values()]
+    attributes = {name for one, _, _ in parts for name in one.forms[0].levels}
+    adds_up = is_sheet(format) and attributes == set(layout.forms[0].levels)
+    for own, estimates, rows in parts:
+        figures = cells if adds_up else [figures_of(est, own.confidence) for est in estimates.values()]
+        if adds_up and own is not layout:
+            both = zip(first.values(), estimates.values(), cells, strict=True)
+            figures = [
+                _rounded_sums(figures_of(est, own.confidence), summed(top, est, made["estimate"]), digits_of(top))
+                for top, est, made in both
+            ]
+        each.append((_rows(own, next(iter(estimates.values())), figures, format), rows))
+    return _in_dialect(_in_order(each), layout.forms[0], format)
+
+
+def _in_dialect(made: Arrow, form: TableForm, format: Format | None) -> Arrow:
+    text = dialect(made, ",")._replace(decimal=form.decimal)
     return with_dialect(made, text, ",") if is_text(format) else made
 
 
@@ -135,25 +170,22 @@ def _rows(layout: Layout, est: Estimate, each: list[Record], format: Format | No
     made = with_metadata(made, est, layout.confidence)
     if not layout.prefix and not layout.is_pivot:  # or no report would find the figures, either
         stated = bool(first.totals) or len(forms) > 1 or bool(est.beside)
-        made = with_roles(
-            made, first.tree, first.levels, "" if len(forms) > 1 else first.value, is_sheet(format), stated
-        )
+        text = is_sheet(format) or (first.second and first.rows is None)  # or rows of several breakdowns look alike
+        made = with_roles(made, first.tree, first.levels, "" if len(forms) > 1 else first.value, text, stated)
         made = noted(made, totals=json.dumps(first.totals)) if first.totals else made
     return made
 
 
-def _in_order(made: Arrow, others: Arrow, form: TableForm) -> Arrow:
-    """The rows of both breakdowns as they are in the user's table; those that were added come last."""
-    assert form.margin is not None and form.rows is not None and form.margin.rows is not None
-    last = len(form.rows) + len(form.margin.rows)
-    each = ((made, form.rows), (others, form.margin.rows))
+def _in_order(each: Sequence[tuple[Arrow, Ints]]) -> Arrow:
+    """The rows of all breakdowns as they are in the user's table; those that were added come last."""
+    last, first = sum(len(rows) for _, rows in each), each[0][0]
     place = [np.pad(rows, (0, part.num_rows - len(rows)), constant_values=last) for part, rows in each]
-    parts = [made, others.replace_schema_metadata(made.schema.metadata)]
-    if LEVELS in made.column_names:
+    parts = [part.replace_schema_metadata(first.schema.metadata) for part, _ in each]
+    if LEVELS in first.column_names:
         parts = [with_cells(part, LEVELS, plain(part.column(LEVELS))) for part in parts]
-    both = pa.concat_tables(parts, promote_options="permissive")
     order = np.argsort(np.concatenate(place), kind="stable")
-    return both.unify_dictionaries().take(order).replace_schema_metadata(made.schema.metadata)
+    both = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+    return both.take(order).replace_schema_metadata(first.schema.metadata)
 
 
 # Digits.
@@ -181,16 +213,9 @@ def rounded(est: Estimate, figures: Mapping[str, Any]) -> Record:
     return made
 
 
-def _rounded_sums(
-    form: TableForm, est: Estimate, figures: Record, cells: Estimate, of_cells: Mapping[str, Any]
-) -> Record:
-    """The figures of totals, which are the sums of the cells as they are written."""
-    assert form.margin is not None
+def _rounded_sums(figures: Record, sums: Floats, digits: int | None) -> Record:
+    """The figures of totals, which are the sums of the cells as they are written, with so many decimals."""
     made = {**figures, "correction": np.round(figures["correction"], OF_CORRECTION) + 0.0}
-    sums = margin_sums(
-        cells.tree, est.tree, sums_of_leaves(cells.tree, form.table, est.tree, form.path), of_cells["estimate"]
-    )
-    digits = digits_of(cells)
     made["estimate"] = sums = sums if digits is None else np.round(sums, digits)
     low, high = (figures[name] if digits is None else np.round(figures[name], digits) for name in ("low", "high"))
     made |= {name: significant(np.asarray(figures[name])) for name in ("variance", "noise_variance")}

@@ -113,15 +113,18 @@ def _without_labels_of_totals(table: Arrow) -> Arrow:
 
 
 def _without_margin(table: Arrow) -> Arrow:
-    """The table without rows of another breakdown, which were denoised together with the others."""
+    """The table without rows of other breakdowns, which were denoised together with these."""
     metadata = table.schema.metadata or {}
     levels = level_names(table)
+    if levels and BESIDE in metadata:
+        levels = json.loads(metadata.get(LEVELS.encode(), b"[]")) or levels
     if levels and not levels[-1].partition(TOTAL)[2]:
         paths = [str(text or "").split(BELOW) if text else [] for text in table.column(LEVELS).to_pylist()]
         other = [path != levels[: len(path)] for path in paths]
         if any(other):
-            by = max((path for path, is_other in zip(paths, other, strict=True) if is_other), key=len)
-            table = table.replace_schema_metadata({**metadata, BESIDE: BELOW.join(by).encode()})
+            beside = dict.fromkeys(tuple(path) for path, is_other in zip(paths, other, strict=True) if is_other)
+            by = [path for path in beside if not any(path == each[: len(path)] for each in beside if each != path)]
+            table = table.replace_schema_metadata({**metadata, BESIDE: " and ".join(map(BELOW.join, by)).encode()})
             table = table.filter(pc.invert(pa.array(other)))
         return table
     names = json.loads(metadata.get(LEVELS.encode(), b"[]")) if BESIDE in metadata else []
