@@ -9,6 +9,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -197,7 +198,8 @@ def denoise_table(
     try:
         every = [] if parts else figure_rows(frame, levels, value, **how, fill=fill)
     except InputError:
-        parts = _parts(source, levels, value, how)
+        with suppress(InputError):  # else what is wrong with it as a hierarchy is said
+            parts = _parts(source, levels, value, how)
         if not parts:
             raise
     if parts:

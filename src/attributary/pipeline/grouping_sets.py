@@ -55,6 +55,8 @@ def parts_of(
     unclear = levels is None and not all(each.any() for each in ends)  # a column that no row leaves out may be a remark
     if group is None and (unclear or gap_rows(table, names, marks).any()):  # or there is one margin
         return []
+    if group is None and table.select(names).group_by(names).aggregate([]).num_rows < table.num_rows:
+        return []  # groups of null, or rows that occur twice
     sets: Ints = sum(((~each).astype(np.int64) << i for i, each in enumerate(ends)), np.zeros(table.num_rows, np.int64))
     made, labels = list[Part](), np.zeros(table.num_rows) if group is None else group
     for rows in (np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())):
