@@ -1,21 +1,22 @@
 """schemes: how a hierarchy fits into the reports of W3C Attribution, and what one conversion may spend.
 
-Levels of known attributes are indexes of a histogram, those of unknown ones are batches of reports; levels that are in
-different batches are in reports of different kinds. A device grants a site `site_epsilon` in each epoch, for all
-conversions that have an impression in it. Budgets are whole millionths of ε (µε), as browsers charge them.
+Known attributes are indexes of a histogram, unknown ones are batches of reports, in whatever order they stand; levels
+that are in different batches are in reports of different kinds. A device grants a site `site_epsilon` in each epoch,
+for all conversions that have an impression in it. Budgets are whole millionths of ε (µε), as browsers charge them.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import Literal
 
 from pydantic import Field
 
 from attributary.api.w3c.attribution_options import DAY
 from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
-from attributary.spec import Spec
+from attributary.spec import Attribute, Spec
 from attributary.spec.measure import MICRO
 from attributary.spec.mistakes import Mistake
 from attributary.spec.terms import ApiSection, Keys
@@ -142,9 +143,17 @@ class W3cSection(ApiSection):
         if given.get("neighbours", "conversion") != "conversion":
             yield Mistake("neighbours", "conversions are public under the W3C Attribution API; leave it out")
         attributes = given.get("attribute", given.get("attributes"))
-        first = attributes[0] if isinstance(attributes, list | tuple) and attributes else None
-        name = first.get("name") if isinstance(first, dict) else getattr(first, "name", None)
+        listed = list(attributes) if isinstance(attributes, list | tuple) else []
+        each = [vars(attribute) if isinstance(attribute, Attribute) else attribute for attribute in listed]
+        unknown = [isinstance(attribute, dict) and attribute.get("unknown") is True for attribute in each]
+        name = each[0].get("name") if each and isinstance(each[0], dict) else None
+        if section.get("scheme") == "C" and unknown != sorted(unknown):
+            rule = "C has no batches above attributes of the impression: use A or B, or move unknown attributes down"
+            yield Mistake(("api", "scheme"), rule)
         site = section.get("site")
+        if isinstance(site, str) and site == name and unknown[0]:
+            rule = "names an attribute that impressions have, as only those of its own site match a conversion"
+            yield Mistake(("api", "site"), f"{rule}; got {site!r:.60}, which is unknown to them: use conversion_site")
         if isinstance(site, str) and site != name:
             yield Mistake(("api", "site"), f"names the first attribute, {name!r:.60}; got {site!r:.60}")
         if isinstance(site, str) and given.get("total") is True:
@@ -175,20 +184,19 @@ class ReportKind:
     credit: tuple[int, ...]  # of each of these levels
     micro: int  # µε that it costs
     value: int  # which is its maxValue, too
-    batch: int  # how many unknown attributes its batches are told apart by
+    batch: int  # how many unknown attributes its batches are told apart by: those that all of its levels have
 
 
 def report_kinds(spec: Spec, row: Sequence[int]) -> tuple[ReportKind, ...]:
     """The kinds of reports for contributions by level, top to bottom; levels without any are in none."""
-    scheme, first = scheme_of(spec), spec.first_unknown
-    asked = [level for level, contribution in enumerate(row) if contribution > 0]
-    together = [level for level in asked if level < first] if scheme.atomic else []
-    groups = [together] * bool(together) + [[level] for level in asked if level not in together]
+    scheme = scheme_of(spec)
+    asked = [(level, spec.held(level)[1]) for level, contribution in enumerate(row) if contribution > 0]
+    groups = groupby(asked, key=lambda each: each[scheme.atomic])  # in one report, all levels of the same batches
     kinds = []
-    for levels in groups:
-        credit, batch = tuple(row[level] for level in levels), max(levels[-1] - first + 1, 0)
+    for levels, batches in (zip(*group, strict=True) for _, group in groups):
+        credit, batch = tuple(row[level] for level in levels), batches[0]
         value, micro = (sum(credit), sum(credit) * micro_of(spec) // spec.l1) if scheme.atomic else (1, credit[0])
-        kinds.append(ReportKind(spec.levels[levels[-1]], tuple(levels), credit, micro, value, batch))
+        kinds.append(ReportKind(spec.levels[levels[-1]], levels, credit, micro, value, batch))
     return tuple(kinds)
 
 
@@ -203,8 +211,8 @@ def scheme_of(spec: Spec) -> Scheme:
 
 
 def index_level(spec: Spec, level: int) -> int:
-    """The level whose nodes are a level's indexes: its own, or for batches the last known one; -1 for no attribute."""
-    return min(level, spec.first_unknown - 1)
+    """The level whose nodes are a level's indexes, counted as if there were known attributes alone; -1 for none."""
+    return int(spec.total) + spec.held(level)[0] - 1
 
 
 def micro_of(spec: Spec) -> int:
