@@ -39,7 +39,7 @@ from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
-from attributary.spec.measure import AT, COUNT
+from attributary.spec.measure import AT
 from attributary.tables import write_table
 from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
@@ -364,7 +364,9 @@ def simulate(
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
         here = replace(k.counts, devices=None)  # which may be large
         if losses:
-            noise = rmsre.levels(k.tree, truth[COUNT], est[COUNT].variance, one.spec.tau, metric=one.spec.weigh)
+            (part,) = one.by_measure
+            name, tau = part.measure.name, part.tau
+            noise = rmsre.levels(k.tree, truth[name], est[name].variance, tau, metric=one.spec.weigh)
             errors = dict(zip(k.tree.level_names, noise.tolist(), strict=True))
             losses = tuple(loss._replace(noise=errors[loss.level]) for loss in losses)
         runs.append(Run(one, k.tree, k.expected, here, k.before, truth, est, confidence, generated, losses))
