@@ -8,7 +8,6 @@ plan is made of as many roots as fit.
 """
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +25,7 @@ from attributary.estimates import USUAL
 from attributary.estimators import Estimator
 from attributary.kernel import usable_threads
 from attributary.logs.count import Question, make_engine
-from attributary.logs.counts import Counts, counts_together, with_fates
+from attributary.logs.counts import Counts, counts_together
 from attributary.logs.devices import rules_of
 from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import Engine
@@ -34,12 +33,11 @@ from attributary.logs.log_columns import Moment
 from attributary.noise import blocks
 from attributary.noise.blocks import BlockEntropy, block_number
 from attributary.pipeline.run import FILES, JointRun, Known, Request, Run, plan_for, simulate
-from attributary.pipeline.spark_run import BEFORE, ON_PAGE, CountTask
+from attributary.pipeline.run_parts import BEFORE, ON_PAGE, CountTask, numbered_from, upper_levels, with_other_rows
 from attributary.plan import Plan
 from attributary.plan.joint import JointPlan
 from attributary.prior import Prior, none
 from attributary.spec import Spec
-from attributary.tables import write_table
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_writer import table_parts
 from attributary.tree import Tree
@@ -99,8 +97,7 @@ def run_into(
     asked = Request.of(spec, folder, prior, prior_until, protected, plan, estimator)
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
         stage("counting")
-        periods = [(since, until)] if prior_until is None else [(prior_until, until), (since, prior_until)]
-        now, *then = (Question.of(asked.spec, asked.folder, *period, running) for period in periods)
+        now, *then = asked.questions(running, since, until, prior_until)
         groups = None
         if isinstance(running, DuckDB) and can_go_by_root(asked, method):
             groups = Groups.of(asked.spec, (now, *then), running)
@@ -151,8 +148,7 @@ class Groups:
     @classmethod
     def of(cls, spec: Spec, questions: tuple[Question, ...], engine: DuckDB) -> Self:
         """Counts the groups."""
-        now = questions[0]
-        task = CountTask(spec, now.logs, now.period, questions[1].period if len(questions) > 1 else None)
+        now, task = questions[0], CountTask.of(spec, questions)
         each = (f"SELECT *, {bool(i)} AS {BEFORE} FROM ({q.sql})" for i, q in enumerate(questions))
         with now.bad_cells():
             table = engine.keep("groups", " UNION ALL BY NAME ".join(each), now.stage)
@@ -213,13 +209,10 @@ class Groups:
 
     def total(self, which: int, parts: Sequence[Counts]) -> Counts:
         """The counts of all units of a period, with what became of other rows."""
-        question = self.questions[which]
         where = f"WHERE {BEFORE} = {bool(which)} GROUP BY fate"
         rows = self.engine.run(f"SELECT fate, CAST(SUM(number) AS BIGINT) AS number FROM {self.table} {where}")
-        fate, number = (rows[name].to_numpy().astype(np.int64) for name in ("fate", "number"))
         many = "rank" in self.engine.run(f"SELECT * FROM {self.table} LIMIT 0").column_names
-        made = with_fates(counts_together(parts), question.logs, question.period, fate, number, many)
-        return question.finished(made).refuse_no_match()
+        return with_other_rows(self.questions[which], counts_together(parts), rows, many)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,10 +298,7 @@ class SoFar:
         self.nodes += nodes
         tables = dict(done.tables)
         for name in tables.keys() & {"estimates", "ratios"}:
-            for column in ("node", "parent"):
-                number = tables[name][column].to_numpy().astype(np.int64)
-                here, shifted = tables[name].column_names.index(column), np.where(number < 0, -1, number + begin)
-                tables[name] = tables[name].set_column(here, column, pa.array(shifted))
+            tables[name] = numbered_from(tables[name], begin)
         self._keep(tables["estimates"])
         return tables
 
@@ -338,14 +328,4 @@ class SoFar:
 
     def shown(self) -> "ReportInputs":
         """Plan and estimates as a page shows them."""
-        from attributary.report import read
-
-        table = self._largest()
-        with tempfile.TemporaryDirectory() as place:
-            files = [os.path.join(place, name) for name in ("plan.json", "estimates.parquet")]
-            self.plan.save(files[0])
-            write_table(table.drop_columns(["node", "parent", "level"]), files[1])
-            shown = read(files)
-        rows = int(self.nodes.sum()) * len(self.plan.measures)
-        upper = f"{' > '.join(self.plan.levels[: self._depth])}, {len(table):,} of {rows:,} rows"
-        return shown if len(table) == rows else replace(shown, upper=upper)
+        return upper_levels(self.plan, self._largest(), self._depth, int(self.nodes.sum()) * len(self.plan.measures))

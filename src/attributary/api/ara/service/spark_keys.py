@@ -80,7 +80,9 @@ class AraSparkKeys(SparkKeys):
             with tempfile.TemporaryDirectory() as folder:
                 name = f"part-{measure}-{context.partitionId():05}.avro"
                 avro_blocks.write(os.path.join(folder, name), avro.DOMAIN_SCHEMA, blocks(), {avro.PLAN: mark})
-                fs.copy_files(folder, address)
+                system, there = fs.FileSystem.from_uri(address)
+                system.create_dir(there)
+                fs.copy_files(folder, there, destination_filesystem=system)
             yield pa.record_batch({"keys": [number]})
 
         return int(keys.mapInArrow(written, "keys long").agg(sf.sum("keys")).collect()[0][0] or 0)
