@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from attributary.spec import Spec
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_writer import table_parts
 from attributary.tree import Tree
+from attributary.types import Arrow
 from attributary.whole_files import save, whole_folder
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Groups:
         )
         return replace(self, table=dealt, units=units, leaves=sum(unit.leaves for unit in units))
 
-    def both(self) -> list[Any]:
+    def both(self) -> list[Arrow]:
         """All groups of each period."""
         return [self.engine.run(f"SELECT * FROM {self.table} WHERE {BEFORE} = {bool(i)}") for i in (0, 1)]
 
@@ -255,7 +256,7 @@ class RootTask:
         so_far, plan = SoFar(self.plan), self.plan
         with whole_folder(output, FILES) as place:
             with ExitStack() as open_:
-                add = dict[str, Callable[[Any], None]]()
+                add = dict[str, Callable[[Arrow], None]]()
                 for done in self.runs(stage):
                     for name, table in so_far.add(done).items():
                         if name not in add:
@@ -284,9 +285,9 @@ class SoFar:
         self.counts: tuple[list[Counts], list[Counts]] = ([], [])  # without tables; of both periods
         self.nodes = np.zeros(len(plan.levels))  # of each level
         self.squares = {part.measure.name: np.zeros(len(plan.levels)) for part in plan.by_measure}  # of errors
-        self._upper, self._depth = list[Any](), len(plan.levels)
+        self._upper, self._depth = list[Arrow](), len(plan.levels)
 
-    def add(self, done: Run) -> dict[str, Any]:
+    def add(self, done: Run) -> dict[str, Arrow]:
         """Takes notice of a unit; its tables, with nodes numbered after those before."""
         for parts, counted in zip(self.counts, (done.counts, done.before), strict=True):
             parts += [] if counted is None else [replace(counted, table=None)]
@@ -302,7 +303,7 @@ class SoFar:
         self._keep(tables["estimates"])
         return tables
 
-    def _keep(self, table: Any) -> None:
+    def _keep(self, table: Arrow) -> None:
         """Keeps the rows of as many levels as a page has room for; of too many roots, the largest."""
         self._upper.append(table.filter(pc.less(table["level"], self._depth)))
         most = ON_PAGE * len(self.plan.measures)
@@ -313,7 +314,7 @@ class SoFar:
         if sum(len(one) for one in self._upper) > 2 * most:
             self._upper = [self._largest()]
 
-    def _largest(self) -> Any:
+    def _largest(self) -> Arrow:
         """The rows of ON_PAGE nodes that are the largest, by the first measure, where there are more."""
         upper = pa.concat_tables(self._upper)
         first = (

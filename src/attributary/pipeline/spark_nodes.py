@@ -14,6 +14,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attributary import api
 from attributary.api.attribution_api import SparkKeys
@@ -74,10 +76,8 @@ class NodeTask:
         names = ["node", "parent", "level", *(a.name for a in self.plan.spec.attributes)]
         return [named_column(name).alias(new) for name, new in zip(self.columns, names, strict=True)]
 
-    def labelled(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def labelled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Known attributes of impressions as they are labelled in counts, each path of a batch once."""
-        import pyarrow as pa
-
         logs = self.plan.spec.logs or Logs()
         for batch in batches:
             table, columns = pa.Table.from_batches([batch]), {}
@@ -85,14 +85,12 @@ class NodeTask:
                 columns[name] = plain(label_codes(table, name, attribute, logs).coded)
             yield from pa.table(columns).group_by(self.known).aggregate([]).select(self.known).to_batches()
 
-    def nodes(self, first: int, last: int) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def nodes(self, first: int, last: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """What makes the nodes of some levels, that `last` not among them, of batches of known paths."""
-        import pyarrow as pa
-
         spec, domain = self.plan.spec, int(np.prod([len(a.labels) for a in self.plan.spec.unknown], dtype=np.int64))
         rows = max(1, AT_ONCE // domain)
 
-        def made(batches: Iterable[Any]) -> Iterator[Any]:
+        def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for start in range(0, batch.num_rows, rows):
                     table = pa.Table.from_batches([batch.slice(start, rows)])
@@ -102,8 +100,6 @@ class NodeTask:
         return made
 
     def _rows(self, tree: Tree, here: slice) -> Arrow:
-        import pyarrow as pa
-
         table = tree.table().slice(here.start, here.stop - here.start)
         code = np.concatenate(list(codes_by_level(tree))).astype(np.int64)
         up = np.where(tree.parent[here] < 0, -1, code[tree.parent[here]])
@@ -112,7 +108,7 @@ class NodeTask:
         for k, part in enumerate(self.plan.by_measure):
             contribution = part.contribution(tree)[here]
             key = self.keys.of(tree, k).slice(here.start, len(contribution))
-            columns += [pa.compute.if_else(pa.array(contribution == 0), None, key), contribution]
+            columns += [pc.if_else(pa.array(contribution == 0), None, key), contribution]
         names = [field.split(" ")[0] for field in self.schema.split(", ")]
         return pa.table([pa.chunked_array([c]) if isinstance(c, pa.Array) else c for c in columns], names=names)
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from attributary.denoising.cluster import denoise_spark
@@ -57,7 +58,7 @@ from attributary.spec import Spec
 from attributary.tables.as_written import MEASURED
 from attributary.tables.table_columns import SEEDED, plain, with_column
 from attributary.tree import Tree
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -94,8 +95,6 @@ class RunTask:
 
     def _told(self, name: str, table: Arrow, part: int) -> Arrow:
         """A table of a part with the numbers of its nodes among all, and a column that says why it is not private."""
-        import pyarrow as pa
-
         table = numbered_from(table, self.first.get(part, 0)) if name in ("estimates", "ratios") else table
         told = with_column(table)
         columns = {c: plain(told.column(c)) for c in told.column_names}
@@ -103,8 +102,6 @@ class RunTask:
 
     def measured(self, rows: Arrow) -> Arrow:
         """The noisy sums of a part's nodes, by measure; nodes above all parts have what it adds to their sums."""
-        import pyarrow as pa
-
         counted, part = self.count.counted(rows), int(rows.column(PART)[0].as_py())
         if counted is None:
             return self.figures.empty_table()
@@ -134,10 +131,8 @@ class RunTask:
         return pa.concat_tables(tables)
 
     @property
-    def figures(self) -> Any:
+    def figures(self) -> pa.Schema:
         """The columns of `measured`."""
-        import pyarrow as pa
-
         labels = [(f"label_{i}", pa.string()) for i in range(len(self.plan.spec.attributes))]
         nodes = [("measure", pa.int32()), *((name, pa.int64()) for name in ("node", "parent", "level", "block"))]
         figures = [(name, pa.float64()) for name in ("exact", "budget", *MEASURED, IMPRESSIONS)]
@@ -145,8 +140,6 @@ class RunTask:
 
     def top(self, rows: Arrow) -> Arrow:
         """The nodes above all parts with their sums, in Arrow, and their noise: a block of its own."""
-        import pyarrow as pa
-
         model, entropy, tables = self.plan.spec.noise_model, BlockEntropy(self.key), []
         rows = rows.sort_by([(name, "ascending") for name in ("measure", "block", "level", "node")])
         for (k, block), mine in _grouped(rows, "measure", "block"):
@@ -155,7 +148,7 @@ class RunTask:
             tables.append(mine.set_column(mine.column_names.index(MEASURED[0]), MEASURED[0], pa.array(noisy)))
         return pa.concat_tables(tables)
 
-    def estimates(self, parts: "Parts", schema: Any) -> "DataFrame":
+    def estimates(self, parts: "Parts", schema: pa.Schema) -> "DataFrame":
         """The estimates of a tree that is cut, from figures of its parts, with these columns."""
         from pyspark import StorageLevel
         from pyspark.sql import functions as sf
@@ -181,7 +174,7 @@ class RunTask:
         for k, each in enumerate(self.plan.by_measure):
             chosen = self.estimator if each.measure.is_count else self.estimator.for_values
             mine = both.where(sf.col("measure") == k).select("node", "parent", "level", *names)
-            how: dict[str, Any] = {"estimator": chosen, "tau": each.tau, "worth": each.share.worth}
+            how: Record = {"estimator": chosen, "tau": each.tau, "worth": each.share.worth}
             how |= {"shape": spec.noise_model.shape.name, "confidence": self.confidence}
             made = denoise_spark(mine, names[: -len(MEASURED) - 1], *MEASURED, **how)
             for rate, of in RATES.items():
@@ -192,7 +185,7 @@ class RunTask:
             frames.append(made.select(*(sf.col(labels.get(n, n)).cast(f.dataType).alias(n) for n, f in wanted)))
         return reduce(lambda one, other: one.unionByName(other), frames)
 
-    def work(self, name: str, schema: Any) -> Callable[[object], object]:
+    def work(self, name: str, schema: pa.Schema) -> Callable[[object], object]:
         """What makes one of these tables of a part's groups of rows."""
 
         def made(rows: Arrow) -> Arrow:
@@ -411,7 +404,7 @@ class Parts:
         """The groups of one block."""
         return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
 
-    def frame(self, work: Callable[[Any], object], schema: object) -> "DataFrame":
+    def frame(self, work: Callable[[Arrow], object], schema: object) -> "DataFrame":
         """What the workers make of the parts."""
         from pyspark.sql.pandas.types import from_arrow_schema
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import ceil
 from operator import and_
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -37,10 +37,11 @@ from attributary.logs.spark import any_pandas, named_column
 from attributary.measurements import Measurements
 from attributary.rmsre import TAU
 from attributary.tables.as_written import MEASURED
+from attributary.types import Arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 KEPT_AS = MEASURED[1]  # what the user's variance column is called where its name is taken
 VERDICT = (("refused", "string"), ("orphan", "string"), ("inner", "boolean"))
@@ -204,7 +205,7 @@ def _above(over: "DataFrame", top: Top, frame: "DataFrame", task: ClusterTask) -
     return both.select(*(named_column(labels.get(c, c)).alias(c) for c in task.columns), *map(named_column, task.added))
 
 
-def _grouped(parts: "DataFrame", work: Callable[[Any], object], schema: "StructType") -> "DataFrame":
+def _grouped(parts: "DataFrame", work: Callable[[Arrow], object], schema: "StructType") -> "DataFrame":
     with any_pandas():
         return parts.groupBy(PART).applyInArrow(work, schema)
 
@@ -218,11 +219,11 @@ def _finished(frame: "DataFrame", task: ClusterTask) -> "StructType":
     return _struct([*kept, *_added(task)])
 
 
-def _added(task: ClusterTask) -> list[tuple[str, Any]]:
+def _added(task: ClusterTask) -> list[tuple[str, str]]:
     return [(name, "long" if task.estimator.whole and i == 0 else "double") for i, name in enumerate(task.added)]
 
 
-def _struct(fields: Sequence[tuple[str, Any]]) -> "StructType":
+def _struct(fields: Sequence[tuple[str, "str | DataType"]]) -> "StructType":
     from pyspark.sql.types import StructType
 
     return reduce(lambda struct, field: struct.add(*field), fields, StructType())
