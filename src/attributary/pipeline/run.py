@@ -21,7 +21,7 @@ from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError, PrivacyRefusal
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
 from attributary.estimators import Estimator
-from attributary.logs.count import count
+from attributary.logs.count import Question, count
 from attributary.logs.counts import Counts, leaves
 from attributary.logs.devices import Devices, LevelLoss, rules_of
 from attributary.logs.engine import Engine
@@ -286,6 +286,13 @@ class Request(NamedTuple):
     def generated(self) -> bool:
         """Whether the rows of the logs were generated."""
         return self.spec.logs is not None and any(map(is_generated, all_files(self.spec.logs, self.folder)))
+
+    def questions(
+        self, engine: Engine, since: Moment | None, until: Moment | None, prior_until: Moment | None
+    ) -> tuple[Question, ...]:
+        """What is asked of the logs: of the period and, if these tell the prior, of the one before."""
+        periods = [(since, until)] if prior_until is None else [(prior_until, until), (since, prior_until)]
+        return tuple(Question.of(self.spec, self.folder, *period, engine) for period in periods)
 
     def known(self, counts: Counts, before: Counts | None) -> "list[Known]":
         """What is known of each breakdown before it is measured."""
