@@ -195,7 +195,7 @@ def test_noisy_figures_that_were_replaced_are_denoised_again() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["noisy.csv"], "give --variance, --std or --noise"),
+        (["noisy.csv"], "Say it with --noise, --std or --variance"),
         (["two.csv", "--std", "3"], "For example: attributary explore two.csv --value visits --std 3"),
         (["noisy.csv", "estimates.parquet"], "noisy.csv is not one: denoise it first"),
         (["estimates.parquet", "--noise", "laplace:scale=3"], "estimates.parquet is not one"),

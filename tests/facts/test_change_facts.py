@@ -11,10 +11,11 @@ import pytest
 
 from attributary import periods
 from attributary.changes import Series
+from attributary.changes.what_changed import WithInterval
 from attributary.cli.printing import plain
 from attributary.explore import open_session
 from attributary.facts import numerals
-from attributary.facts.changes import change_facts, node_fact, sum_over_periods
+from attributary.facts.changes import change_facts, estimate_and_interval, node_fact, sum_over_periods
 from attributary.report import series_page
 from support.command import attributary
 from support.explored import client
@@ -125,3 +126,9 @@ def test_dates_are_as_people_write_them(names: list[str], words: str) -> None:
         "Q1 2025",
         "2025",
     ]
+
+
+def test_an_interval_without_an_end_is_not_measured() -> None:
+    ends = [(1.0, 2.0), (-np.inf, np.inf), (1.0, np.inf), (-np.inf, 2.0)]
+    each = [str(estimate_and_interval(WithInterval(*(np.array([x]) for x in (1.5, *end))), 0)[1]) for end in ends]
+    assert each == ["1.0 to 2.0", "not measured", "at least 1.0", "at most 2.0"]

@@ -314,6 +314,11 @@ def test_the_explorer_looks_at_one_of_them(done: JointRun, tmp_path: Path) -> No
         open_session(str(tmp_path / "one"), breakdown="x")
 
 
+def test_an_evaluation_of_several_is_refused_before_it_counts(shop: Path, tmp_path: Path) -> None:
+    result = command("evaluate", shop / "spec.toml", "-o", tmp_path / "errors.csv", code=2)
+    assert "methods are compared on one tree" in result.output and "counted" not in result.output
+
+
 def test_the_fit_is_never_negative_and_agrees(shop: Path) -> None:
     run = attributary.run(
         spec_of().model_copy(update={"epsilon_or_auto": 0.3}),

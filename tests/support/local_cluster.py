@@ -90,7 +90,8 @@ def check_same(name: str, found: pa.Table, expected: pa.Table) -> None:
         if pa.types.is_floating(theirs.type) and column not in ("noisy", "noise_variance"):
             spread = np.sqrt(expected.column("variance").to_numpy()) if column in ("estimate", "low", "high") else 1.0
             off = np.abs(mine.to_numpy() - theirs.to_numpy()) / (1e-9 * np.maximum(spread, 1e-3))
-            assert not (off > 1).any(), (name, column)
+            bounded = np.isfinite(expected.column("noise_variance").to_numpy()) if column in ("low", "high") else True
+            assert not ((off > 1) & bounded).any(), (name, column)  # in parts, what was not measured has no bounds
         else:
             assert mine.to_pylist() == theirs.to_pylist(), (name, column)
 

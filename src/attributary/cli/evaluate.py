@@ -91,6 +91,12 @@ def evaluate(
     if figure and not figure.endswith(ENDINGS):
         raise InputError(f"--figure is a file that ends in {' or '.join(ENDINGS)}; got {figure!r:.80}")
     asks = Spec.load(spec)
+    if asks.breakdowns is not None:
+        names = ", ".join(asks.called)
+        raise InputError(
+            f"{spec} has several breakdowns ({names}), and methods are compared on one tree: `attributary plan` "
+            "compares splits of several, and `attributary run` gives the errors of a draw; or give a spec of one"
+        )
     folder = os.path.dirname(spec)
     logs_read = [] if counts else log_paths(asks, folder)
     refuse_inputs([output, *filter(None, (figure, latex))], [spec, counts, prior, *logs_read])

@@ -3,6 +3,7 @@
 The sum of all roots is the root where there is one: the first sentence and the root's row are one verdict.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,7 +136,9 @@ def change(changes: Changes, node: int) -> Numeral:
 
     points = " points" if per and not relative else ""
     value = {"relative" if relative else "difference": x, "low": low, "high": high}
-    return Numeral(f"{shown(x)} ({shown(low)} to {shown(high)}){points}", value)
+    if np.isinf(low) and np.isinf(high):
+        return Numeral("not measured", value)
+    return Numeral(f"{shown(x)} ({_between(low, high, shown)}){points}", value)
 
 
 def share(part: float) -> str:
@@ -174,7 +177,16 @@ def sum_over_periods(series: Series, node: int) -> Numeral:
 
 def estimate_and_interval(figures: WithInterval, node: int) -> tuple[Numeral, Numeral]:
     x, low, high = (count(values[node]) for values in figures)
-    return x, Numeral(f"{low} to {high}", [low.value, high.value])
+    return x, Numeral(_between(low.value, high.value, numerals.count), [low.value, high.value])
+
+
+def _between(low: float, high: float, shown: Callable[[float], str]) -> str:
+    """An interval; one without an end where parts were not measured."""
+    if np.isinf(low) and np.isinf(high):
+        return "not measured"
+    if np.isinf(high):
+        return f"at least {shown(low)}"
+    return f"at most {shown(high)}" if np.isinf(low) else f"{shown(low)} to {shown(high)}"
 
 
 def count(x: float) -> Numeral:

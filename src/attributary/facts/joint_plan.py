@@ -57,7 +57,8 @@ def compared(plan: JointPlan) -> str:
     direct, apart = percent(plan.direct), percent(plan.apart)
     words = f"each sum asked directly {direct}, each breakdown as a hierarchy of its own {apart}; "
     words += "the plan starts from both and is better than either" if plan.joined else "the plan is the latter"
-    if plan.cells < plan.error:
+    whole = any(len(part.attributes) == len(plan.spec.attributes) for part in plan.spec.parts)
+    if plan.cells < plan.error and not whole:
         words += (
             f"; adding up one table of all attributes would give {percent(plan.cells)} or less: add a breakdown of all "
             "attributes with weight = 0, which helps the others"

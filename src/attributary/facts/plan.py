@@ -338,7 +338,9 @@ def limit_lines(plan: Plan) -> list[Line]:
 
 def limits_of(plan: Plan) -> str:
     """What cuts something off: the spec's limits, or budgets of devices."""
-    return "limits" if plan.spec.paid is None else "used-up budgets"
+    return (
+        "limits" if plan.spec.paid is None else "clips and used-up budgets" if plan.spec.values else "used-up budgets"
+    )
 
 
 def cut_off(plan: Plan) -> list[str]:

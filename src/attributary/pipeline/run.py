@@ -21,7 +21,7 @@ from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError, PrivacyRefusal
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, noted, with_impressions
 from attributary.estimators import Estimator
-from attributary.logs.count import count
+from attributary.logs.count import Question, count
 from attributary.logs.counts import Counts, leaves
 from attributary.logs.devices import Devices, LevelLoss, rules_of
 from attributary.logs.engine import Engine
@@ -39,7 +39,7 @@ from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
-from attributary.spec.measure import AT, COUNT
+from attributary.spec.measure import AT
 from attributary.tables import write_table
 from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
@@ -289,6 +289,13 @@ class Request(NamedTuple):
         """Whether the rows of the logs were generated."""
         return self.spec.logs is not None and any(map(is_generated, all_files(self.spec.logs, self.folder)))
 
+    def questions(
+        self, engine: Engine, since: Moment | None, until: Moment | None, prior_until: Moment | None
+    ) -> tuple[Question, ...]:
+        """What is asked of the logs: of the period and, if these tell the prior, of the one before."""
+        periods = [(since, until)] if prior_until is None else [(prior_until, until), (since, prior_until)]
+        return tuple(Question.of(self.spec, self.folder, *period, engine) for period in periods)
+
     def known(self, counts: Counts, before: Counts | None) -> "list[Known]":
         """What is known of each breakdown before it is measured."""
         spec, parts = self.spec, len(self.spec.parts)
@@ -366,7 +373,9 @@ def simulate(
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
         here = replace(k.counts, devices=None)  # which may be large
         if losses:
-            noise = rmsre.levels(k.tree, truth[COUNT], est[COUNT].variance, one.spec.tau, metric=one.spec.weigh)
+            (part,) = one.by_measure
+            name, tau = part.measure.name, part.tau
+            noise = rmsre.levels(k.tree, truth[name], est[name].variance, tau, metric=one.spec.weigh)
             errors = dict(zip(k.tree.level_names, noise.tolist(), strict=True))
             losses = tuple(loss._replace(noise=errors[loss.level]) for loss in losses)
         runs.append(Run(one, k.tree, k.expected, here, k.before, truth, est, confidence, generated, losses))

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from attributary import Spec, make_plan, what_if
+from attributary import Plan, Spec, make_plan, what_if
 from attributary.errors import InputError
 from attributary.evaluate import Method, evaluate
 from attributary.evaluate.user_cases import user_cases
@@ -14,6 +14,7 @@ from attributary.facts.plan import batch_lines, prior_lines
 from attributary.pipeline.read_changes import read_changes
 from attributary.plan import expected
 from attributary.prior import from_counts
+from attributary.spec.measure import MICRO
 from attributary.spec.mistakes import Mistakes
 
 RNG = np.random.default_rng(3)
@@ -135,6 +136,19 @@ def test_batches_that_are_too_small_are_told_before_and_after() -> None:
     assert not batch_lines(make_plan(five, tree, prior, profile=prior.profile), tree, prior.mean, "by the prior")
     ara = Spec(epsilon=9, attribute=[{"name": "campaign"}, day], tau=10)
     assert not batch_lines(make_plan(ara, tree, prior), tree, prior.mean, "by the prior")
+
+
+@pytest.mark.parametrize("first", ["day", "campaign"])
+def test_a_plan_of_values_by_batches_is_read_as_it_was_written(first: str) -> None:
+    """Its ε is of whole µε for each of 255 credits, which may be 254 µε less than the section grants."""
+    attributes = [{"name": "day", "unknown": True, "domain": ["mon", "tue"]}, {"name": "campaign"}]
+    attributes = attributes if first == "day" else attributes[::-1]
+    api = {"kind": "w3c", "site_epsilon": 4.0, "conversions_per_epoch": 2, "scheme": "B"}
+    measure = {"name": "revenue", "column": "value", "clip": 100.0}
+    spec = Spec(api=api, attribute=attributes, measure=[measure], tau=10)
+    plan = make_plan(spec, spec.tree(TABLE))
+    assert plan.spec.epsilon == pytest.approx(2.0 - 35 / MICRO, abs=1e-12)
+    assert Plan.from_json(plan.to_json()).to_json() == plan.to_json()
 
 
 def test_batches_above_indexes_are_told_once() -> None:

@@ -91,8 +91,9 @@ def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan")
     notes = [f"{len(used):,} {'batch' if len(used) == 1 else 'batches'} added up"]
     notes += [f"{missing:,} nodes are in no batch and count as not measured"] if missing else []
     notes += [*reasons[:SHOWN], *([f"and {len(reasons) - SHOWN:,} more"] if len(reasons) > SHOWN else [])]
-    noisy, variance = tree.from_level_order(noisy), tree.from_level_order(variance)
-    return Answer({"count": Measurements.of(tree, noisy, variance, page.shape.name)}, tuple(notes))
+    (part,) = plan.by_measure
+    noisy, variance = tree.from_level_order(noisy) * part.clip, tree.from_level_order(variance) * part.clip**2
+    return Answer({part.measure.name: Measurements.of(tree, noisy, variance, page.shape.name)}, tuple(notes))
 
 
 def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:

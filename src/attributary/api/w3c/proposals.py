@@ -17,6 +17,7 @@ import numpy as np
 from attributary.api.w3c.index_layout import used_levels
 from attributary.api.w3c.schemes import (
     SCHEMES,
+    STEPS,
     ReportKind,
     Scheme,
     index_level,
@@ -74,6 +75,8 @@ class SchemeProposals(Proposals):
 
     def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
         most = scheme_of(problem.spec).credits
+        if problem.spec.values:
+            return with_credits(problem.spec, STEPS)
         return with_best_credits(problem, share, most, wishes) if problem.spec.l1 > most > 0 else problem.spec
 
     def improved(self, problem: Problem, whole: Shares, wishes: Wishes) -> Shares:

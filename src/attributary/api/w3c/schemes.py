@@ -16,9 +16,9 @@ from pydantic import Field
 
 from attributary.api.w3c.attribution_options import DAY
 from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
-from attributary.spec import Attribute, Spec
-from attributary.spec.measure import MICRO
-from attributary.spec.mistakes import Mistake
+from attributary.spec import Spec
+from attributary.spec.measure import COUNT, MICRO
+from attributary.spec.mistakes import Mistake, tables_in
 from attributary.spec.terms import ApiSection, Keys
 from attributary.types import Record
 
@@ -26,6 +26,7 @@ LARGEST = 10_000  # ε
 MONTH = 30  # days
 FIELD = 16  # bytes of an element of Field128
 SEED = 32  # bytes
+STEPS = 255  # that a value is reported in: what a report of 8 bits for each index can hold
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,17 @@ class W3cSection(ApiSection):
             rule = "others leave nothing of site_epsilon; lower others or conversions_per_epoch"
             yield Mistake(("api", "others"), rule)
             return
-        if isinstance(epsilon, int | float) and not abs(epsilon - derived["epsilon"]) <= 16 / MICRO:
+        measures = [each.get("name") for each in tables_in(dict(given), "measure")]
+        valued = any(name != COUNT for name in measures)
+        if (
+            isinstance(epsilon, int | float)
+            and not abs(epsilon - derived["epsilon"]) <= (STEPS if valued else 16) / MICRO
+        ):
             rule = "epsilon is that of one conversion, (site_epsilon − others) / conversions_per_epoch"
             yield Mistake("epsilon", f"{rule} = {derived['epsilon']:g}; got {epsilon:g}: leave it out")
+        yield from _wrong_values(section, measures) if valued else ()
         credits = next((each.credits for each in SCHEMES if each.name == section.get("scheme")), 0)
+        credits = STEPS if valued else credits
         if l1 != derived["l1"] and not (isinstance(l1, int) and 1 <= l1 <= credits):
             rule = f"is the number of credits of scheme B (up to 15) or C (up to 10); got {l1}: leave it out"
             yield Mistake("l1", rule)
@@ -142,11 +150,9 @@ class W3cSection(ApiSection):
             yield Mistake("conversions_per_impression", f"{rule}; leave it out")
         if given.get("neighbours", "conversion") != "conversion":
             yield Mistake("neighbours", "conversions are public under the W3C Attribution API; leave it out")
-        attributes = given.get("attribute", given.get("attributes"))
-        listed = list(attributes) if isinstance(attributes, list | tuple) else []
-        each = [vars(attribute) if isinstance(attribute, Attribute) else attribute for attribute in listed]
-        unknown = [isinstance(attribute, dict) and attribute.get("unknown") is True for attribute in each]
-        name = each[0].get("name") if each and isinstance(each[0], dict) else None
+        attributes = tables_in(dict(given), "attribute")
+        name = attributes[0].get("name") if attributes else None
+        unknown = [attribute.get("unknown") is True for attribute in attributes]
         if section.get("scheme") == "C" and unknown != sorted(unknown):
             rule = "C has no batches above attributes of the impression: use A or B, or move unknown attributes down"
             yield Mistake(("api", "scheme"), rule)
@@ -159,6 +165,19 @@ class W3cSection(ApiSection):
         if isinstance(site, str) and given.get("total") is True:
             rule = "sites have budgets and reports of their own, and none for all of them; leave it out"
             yield Mistake("total", rule)
+
+
+def _wrong_values(section: Keys, measures: Sequence[object]) -> Iterator[Mistake]:
+    """What is wrong with a section under which values are measured."""
+    if len(measures) > 1:
+        rule = f"a conversion's value is charged for one measure at a time; got {', '.join(map(str, measures))}"
+        yield Mistake("measure", f"{rule}: make a spec for each, and let others under [api] be what the other one uses")
+    if section.get("scheme") != "B":
+        rule = f'{measures[0]!r} is a value, and values are measured by scheme "B"; got {section.get("scheme")!r:.60}'
+        yield Mistake(("api", "scheme"), f'{rule}: add scheme = "B" under [api]')
+    if section.get("site") is not None:
+        rule = f"values are measured on sites with indexes in common; got {section['site']!r:.60}"
+        yield Mistake(("api", "site"), f"{rule}: leave it out, or name the column of conversions as conversion_site")
 
 
 def one_conversion(section: Keys) -> int:
