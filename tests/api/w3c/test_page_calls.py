@@ -172,6 +172,21 @@ def test_nodes_keep_their_indexes_new_ones_grow_and_ended_ones_give_theirs_away(
     assert not {each.match_value for each in old} & {each.match_value for each in new}
 
 
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_nodes_are_numbered_by_some_of_their_labels(above: int) -> None:
+    """Level by level, and by first appearance; and a tree has the same leaves in whatever order."""
+    asks = spec("A", day=True, above=above, total=True)
+    tree = asks.tree({"campaign": ["x", "y", "y", "z"], "location": ["1", "1", "2", "3"]})
+    for names in ({"campaign", "location"}, {"day"}, set(tree.attributes), set[str]()):
+        for level, found in enumerate(tree.numbered(names)):
+            nodes = range(*tree.slice(level).indices(len(tree)))
+            each = [zip(tree.attributes, tree.path(node), strict=False) for node in nodes]
+            labels = [tuple(label for name, label in path if name in names) for path in each]
+            assert found.tolist() == [list(dict.fromkeys(labels)).index(path) for path in labels]
+    usual = spec("A", day=True, total=True).tree({"campaign": ["x", "y", "y", "z"], "location": ["1", "1", "2", "3"]})
+    assert {frozenset(tree.path(leaf)) for leaf in tree.leaves} == {frozenset(usual.path(n)) for n in usual.leaves}
+
+
 def test_levels_of_the_same_batches_share_a_report() -> None:
     """Of day > campaign > location: one report in B, and the three of A; a day's histogram has one index."""
     asks = spec("B", day=True, above=0)
