@@ -298,6 +298,7 @@ def _table(
     per_path = prod(sizes)
     mask = np.ones(len(conversions), bool)
     mask[::per_path] = False
+    columns = {attribute.name: columns[attribute.name] for attribute in spec.attributes}
     columns["impressions"] = pa.array(np.repeat(impressions, per_path), mask=mask)
     columns["conversions"] = pa.array(conversions)
     return pa.table(columns)

@@ -148,12 +148,17 @@ def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
 
 
 def _new(tree: Tree, rows: Match, known: Collection[str] | None) -> Bools:
-    """Marks new nodes: no row is at or below them nor, below the known attributes, above them (level order)."""
-    can_be_new = int(tree.total) + sum(known is None or attribute in known for attribute in tree.attributes)
-    seen = np.full(len(tree), can_be_new == 0)
+    """Marks new nodes: no row is at or below them, nor any other node that has the same known labels (level order)."""
+    seen = np.zeros(len(tree), bool)
     seen[rows.last[rows.last >= 0]] = True
-    at_or_below: Bools = tree.in_level_order.sum_up(seen, np.logical_or)
-    return ~tree.in_level_order.sum_down(at_or_below, np.logical_or, start=can_be_new)
+    seen = tree.in_level_order.sum_up(seen, np.logical_or)
+    known = tree.attributes if known is None else known
+    for level, number in enumerate(tree.numbered(known)):
+        here = tree.slice(level)
+        if level and tree.level_names[level] not in known:
+            seen[here] |= seen[tree.family[here]]
+        seen[here] = (np.bincount(number, seen[here]) > 0)[number]
+    return ~seen
 
 
 def _refuse(bad: Bools, values: Floats, rule: str) -> None:

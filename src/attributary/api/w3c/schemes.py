@@ -1,14 +1,15 @@
 """schemes: how a hierarchy fits into the reports of W3C Attribution, and what one conversion may spend.
 
-Levels of known attributes are indexes of a histogram, those of unknown ones are batches of reports; levels that are in
-different batches are in reports of different kinds. A device grants a site `site_epsilon` in each epoch, for all
-conversions that have an impression in it. Budgets are whole millionths of ε (µε), as browsers charge them.
+Known attributes are indexes of a histogram, unknown ones are batches of reports, in whatever order they stand; levels
+that are in different batches are in reports of different kinds. A device grants a site `site_epsilon` in each epoch,
+for all conversions that have an impression in it. Budgets are whole millionths of ε (µε), as browsers charge them.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import Literal
 
 from pydantic import Field
@@ -127,11 +128,14 @@ class W3cSection(ApiSection):
             rule = "others leave nothing of site_epsilon; lower others or conversions_per_epoch"
             yield Mistake(("api", "others"), rule)
             return
-        if isinstance(epsilon, int | float) and not abs(epsilon - derived["epsilon"]) <= 16 / MICRO:
-            rule = "epsilon is that of one conversion, (site_epsilon − others) / conversions_per_epoch"
-            yield Mistake("epsilon", f"{rule} = {derived['epsilon']:g}; got {epsilon:g}: leave it out")
         measures = [each.get("name") for each in tables_in(dict(given), "measure")]
         valued = any(name != COUNT for name in measures)
+        if (
+            isinstance(epsilon, int | float)
+            and not abs(epsilon - derived["epsilon"]) <= (STEPS if valued else 16) / MICRO
+        ):
+            rule = "epsilon is that of one conversion, (site_epsilon − others) / conversions_per_epoch"
+            yield Mistake("epsilon", f"{rule} = {derived['epsilon']:g}; got {epsilon:g}: leave it out")
         yield from _wrong_values(section, measures) if valued else ()
         credits = next((each.credits for each in SCHEMES if each.name == section.get("scheme")), 0)
         credits = STEPS if valued else credits
@@ -146,10 +150,16 @@ class W3cSection(ApiSection):
             yield Mistake("conversions_per_impression", f"{rule}; leave it out")
         if given.get("neighbours", "conversion") != "conversion":
             yield Mistake("neighbours", "conversions are public under the W3C Attribution API; leave it out")
-        attributes = given.get("attribute", given.get("attributes"))
-        first = attributes[0] if isinstance(attributes, list | tuple) and attributes else None
-        name = first.get("name") if isinstance(first, dict) else getattr(first, "name", None)
+        attributes = tables_in(dict(given), "attribute")
+        name = attributes[0].get("name") if attributes else None
+        unknown = [attribute.get("unknown") is True for attribute in attributes]
+        if section.get("scheme") == "C" and unknown != sorted(unknown):
+            rule = "C has no batches above attributes of the impression: use A or B, or move unknown attributes down"
+            yield Mistake(("api", "scheme"), rule)
         site = section.get("site")
+        if isinstance(site, str) and site == name and unknown[0]:
+            rule = "names an attribute that impressions have, as only those of its own site match a conversion"
+            yield Mistake(("api", "site"), f"{rule}; got {site!r:.60}, which is unknown to them: use conversion_site")
         if isinstance(site, str) and site != name:
             yield Mistake(("api", "site"), f"names the first attribute, {name!r:.60}; got {site!r:.60}")
         if isinstance(site, str) and given.get("total") is True:
@@ -193,20 +203,19 @@ class ReportKind:
     credit: tuple[int, ...]  # of each of these levels
     micro: int  # µε that it costs
     value: int  # which is its maxValue, too
-    batch: int  # how many unknown attributes its batches are told apart by
+    batch: int  # how many unknown attributes its batches are told apart by: those that all of its levels have
 
 
 def report_kinds(spec: Spec, row: Sequence[int]) -> tuple[ReportKind, ...]:
     """The kinds of reports for contributions by level, top to bottom; levels without any are in none."""
-    scheme, first = scheme_of(spec), spec.first_unknown
-    asked = [level for level, contribution in enumerate(row) if contribution > 0]
-    together = [level for level in asked if level < first] if scheme.atomic else []
-    groups = [together] * bool(together) + [[level] for level in asked if level not in together]
+    scheme = scheme_of(spec)
+    asked = [(level, spec.held(level)[1]) for level, contribution in enumerate(row) if contribution > 0]
+    groups = groupby(asked, key=lambda each: each[scheme.atomic])  # in one report, all levels of the same batches
     kinds = []
-    for levels in groups:
-        credit, batch = tuple(row[level] for level in levels), max(levels[-1] - first + 1, 0)
+    for levels, batches in (zip(*group, strict=True) for _, group in groups):
+        credit, batch = tuple(row[level] for level in levels), batches[0]
         value, micro = (sum(credit), sum(credit) * micro_of(spec) // spec.l1) if scheme.atomic else (1, credit[0])
-        kinds.append(ReportKind(spec.levels[levels[-1]], tuple(levels), credit, micro, value, batch))
+        kinds.append(ReportKind(spec.levels[levels[-1]], levels, credit, micro, value, batch))
     return tuple(kinds)
 
 
@@ -221,8 +230,8 @@ def scheme_of(spec: Spec) -> Scheme:
 
 
 def index_level(spec: Spec, level: int) -> int:
-    """The level whose nodes are a level's indexes: its own, or for batches the last known one; -1 for no attribute."""
-    return min(level, spec.first_unknown - 1)
+    """The level whose nodes are a level's indexes, counted as if there were known attributes alone; -1 for none."""
+    return int(spec.total) + spec.held(level)[0] - 1
 
 
 def micro_of(spec: Spec) -> int:
