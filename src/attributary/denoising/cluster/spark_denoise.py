@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import ceil
 from operator import and_
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -33,14 +33,15 @@ from attributary.denoising.denoise import method_of
 from attributary.denoising.posterior import FamilyPrior
 from attributary.errors import InputError, did_you_mean
 from attributary.estimators import Estimator
-from attributary.logs.spark import any_pandas
+from attributary.logs.spark import any_pandas, named_column
 from attributary.measurements import Measurements
 from attributary.rmsre import TAU
 from attributary.tables.as_written import MEASURED
+from attributary.types import Arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 KEPT_AS = MEASURED[1]  # what the user's variance column is called where its name is taken
 VERDICT = (("refused", "string"), ("orphan", "string"), ("inner", "boolean"))
@@ -104,7 +105,7 @@ def denoise_spark(
     rows = _figures(frame, task, value, variance)
     if cut is None and chosen.kind.batched and not chosen.joint:
         task = task._replace(cut=_cut(rows, task))
-    at_cut = _column(task.cell(task.levels[task.cut]))
+    at_cut = named_column(task.cell(task.levels[task.cut]))
     nodes, above = rows.agg(sf.count(sf.lit(1)), sf.count(sf.when(at_cut.isNull(), 1))).collect()[0]
     if nodes == 0:
         raise InputError("a tree needs at least one row; the frame is empty")
@@ -130,7 +131,7 @@ def _cut(rows: "DataFrame", task: ClusterTask) -> int:
     from pyspark.sql import functions as sf
 
     for level in range(len(task.levels) - 1):
-        path = [_column(task.cell(name)) for name in task.levels[: level + 1]]
+        path = [named_column(task.cell(name)) for name in task.levels[: level + 1]]
         size = rows.where(path[-1].isNotNull()).groupBy(*path).count().agg(sf.max("count")).collect()[0][0]
         if size is None or size <= LARGEST:
             return level
@@ -141,7 +142,7 @@ def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
     """How families share, from the largest of the trees and others, of about SAMPLE nodes (as in `whole_counts`)."""
     from pyspark.sql import functions as sf
 
-    slim, root = _slim(rows, task), _column(task.cell(task.levels[0]))
+    slim, root = _slim(rows, task), named_column(task.cell(task.levels[0]))
     largest = slim.groupBy(root).count().orderBy(sf.desc("count"), root).first()
     assert largest is not None
     drawn = sf.pmod(sf.xxhash64(sf.lit("sample"), root), sf.lit(ceil(nodes / SAMPLE))) == 0
@@ -197,12 +198,14 @@ def _above(over: "DataFrame", top: Top, frame: "DataFrame", task: ClusterTask) -
     kinds = [(new, frame.schema[name].dataType) for name, new in labels.items()]
     nodes = frame.sparkSession.createDataFrame(top.nodes, _struct([*kinds, *_added(task)]))
     user = over.drop(NOISY, VARIANCE).toDF(*task.columns)
-    same = reduce(and_, (_column(name).eqNullSafe(_column(new)) for name, new in labels.items()), sf.lit(True))
+    same = reduce(
+        and_, (named_column(name).eqNullSafe(named_column(new)) for name, new in labels.items()), sf.lit(True)
+    )
     both = nodes.join(user, same, "left" if task.fill else "inner")
-    return both.select(*(_column(labels.get(c, c)).alias(c) for c in task.columns), *map(_column, task.added))
+    return both.select(*(named_column(labels.get(c, c)).alias(c) for c in task.columns), *map(named_column, task.added))
 
 
-def _grouped(parts: "DataFrame", work: Callable[[Any], object], schema: "StructType") -> "DataFrame":
+def _grouped(parts: "DataFrame", work: Callable[[Arrow], object], schema: "StructType") -> "DataFrame":
     with any_pandas():
         return parts.groupBy(PART).applyInArrow(work, schema)
 
@@ -216,11 +219,11 @@ def _finished(frame: "DataFrame", task: ClusterTask) -> "StructType":
     return _struct([*kept, *_added(task)])
 
 
-def _added(task: ClusterTask) -> list[tuple[str, Any]]:
+def _added(task: ClusterTask) -> list[tuple[str, str]]:
     return [(name, "long" if task.estimator.whole and i == 0 else "double") for i, name in enumerate(task.added)]
 
 
-def _struct(fields: Sequence[tuple[str, Any]]) -> "StructType":
+def _struct(fields: Sequence[tuple[str, "str | DataType"]]) -> "StructType":
     from pyspark.sql.types import StructType
 
     return reduce(lambda struct, field: struct.add(*field), fields, StructType())
@@ -257,19 +260,12 @@ def _figures(frame: "DataFrame", task: ClusterTask, value: str, variance: "str |
     return both.toDF(*(task.cell(name) for name in task.given), NOISY, VARIANCE)
 
 
-def _column(name: str) -> "Column":
-    """A column whose name may hold dots."""
-    from pyspark.sql import functions as sf
-
-    return sf.col("`" + name.replace("`", "``") + "`")
-
-
 def _number(frame: "DataFrame", given: "str | Column") -> "Column":
     from pyspark.sql.types import NumericType
 
     if isinstance(given, str):
         _refuse_missing(frame, given)
-        given, name = _column(given), f"column {given!r}"
+        given, name = named_column(given), f"column {given!r}"
     else:
         name = "the expression for the variance"
     kind = frame.select(given.alias(NOISY)).schema[NOISY].dataType
