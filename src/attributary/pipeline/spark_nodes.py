@@ -126,10 +126,7 @@ class NodeTask:
         steps += [(paths.limit(1), 0, 1)] if total and self.known else []
         with any_pandas():
             frames = [frame.mapInArrow(self.nodes(*levels), self.schema) for frame, *levels in steps]
-        made, *others = frames
-        for other in others:
-            made = made.unionByName(other)
-        return made
+        return reduce(lambda one, other: one.unionByName(other), frames)
 
     def paths(self, frame: "DataFrame") -> "DataFrame":
         """The known paths in a frame of impressions, of counts, or of nodes as `keys` writes them."""
