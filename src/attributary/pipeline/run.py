@@ -19,7 +19,7 @@ import numpy as np
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError, PrivacyRefusal
-from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
+from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, noted, with_impressions
 from attributary.estimators import Estimator
 from attributary.logs.count import Question, count
 from attributary.logs.counts import Counts, leaves
@@ -39,7 +39,7 @@ from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
-from attributary.spec.measure import AT, COUNT
+from attributary.spec.measure import AT
 from attributary.tables import write_table
 from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
@@ -89,16 +89,18 @@ class Run:
     def impressions(self) -> Floats | None:
         """The impressions of each node, in the tree's order; None where no attribute is known to an impression.
 
-        An impression has no unknown attributes: nodes below the last known one have the impressions of the node above.
+        An impression has no unknown attributes: nodes have all impressions with their known ones.
         """
-        tree, known = self.tree, len(self.plan.spec.known)
+        tree, known = self.tree, [attribute.name for attribute in self.plan.spec.known]
         if not known and not tree.total:
             return None
         rows, seen = match(tree, self.counts.table), floats(self.counts.table, IMPRESSIONS, "the counts")
         first = np.bincount(rows.node[rows.leaf], np.nan_to_num(seen[rows.leaf]), len(tree))
         each: Floats = tree.in_level_order.sum_up(first)
-        each[tree.offsets[tree.total + known] :] = np.nan
-        return tree.from_level_order(known_above(tree, each))
+        for level, number in enumerate(tree.numbered(known)):
+            here = tree.slice(level)
+            each[here] = np.bincount(number, each[here])[number]
+        return tree.from_level_order(each)
 
     @property
     def errors(self) -> dict[str, float]:
@@ -371,7 +373,9 @@ def simulate(
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
         here = replace(k.counts, devices=None)  # which may be large
         if losses:
-            noise = rmsre.levels(k.tree, truth[COUNT], est[COUNT].variance, one.spec.tau, metric=one.spec.weigh)
+            (part,) = one.by_measure
+            name, tau = part.measure.name, part.tau
+            noise = rmsre.levels(k.tree, truth[name], est[name].variance, tau, metric=one.spec.weigh)
             errors = dict(zip(k.tree.level_names, noise.tolist(), strict=True))
             losses = tuple(loss._replace(noise=errors[loss.level]) for loss in losses)
         runs.append(Run(one, k.tree, k.expected, here, k.before, truth, est, confidence, generated, losses))
@@ -419,6 +423,8 @@ class Known(NamedTuple):
 
 def spec_of(plan: Plan | JointPlan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
+    domains = {attribute.name: attribute.labels for attribute in plan.spec.unknown}
+    spec = spec.with_values(lambda name: domains.get(name, ()))
     if [asked(part) for part in plan.spec.parts] != [asked(part) for part in spec.parts]:
         of_plan, of_spec = (" and ".join(" > ".join(part.levels) for part in s.parts) for s in (plan.spec, spec))
         both = f"the plan has {of_plan}, the spec has {of_spec}"
