@@ -33,14 +33,21 @@ from attributary.logs.log_columns import Moment
 from attributary.noise import blocks
 from attributary.noise.blocks import BlockEntropy, block_number
 from attributary.pipeline.run import FILES, JointRun, Known, Request, Run, plan_for, simulate
-from attributary.pipeline.run_parts import BEFORE, ON_PAGE, CountTask, numbered_from, upper_levels, with_other_rows
+from attributary.pipeline.run_parts import (
+    BEFORE,
+    ON_PAGE,
+    CountTask,
+    RunInParts,
+    numbered_from,
+    upper_levels,
+    with_other_rows,
+)
 from attributary.plan import Plan
 from attributary.plan.joint import JointPlan
-from attributary.prior import Prior, none
+from attributary.prior import none
 from attributary.spec import Spec
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_writer import table_parts
-from attributary.tree import Tree
 from attributary.types import Arrow
 from attributary.whole_files import save, whole_folder
 
@@ -54,20 +61,11 @@ UNIT, ROOT, LEAF = "__unit", "__root", "__leaf"  # columns: which roots go toget
 
 
 @dataclass(frozen=True, eq=False)
-class RunByRoot:
+class RunByRoot(RunInParts):
     """What a run came to that was too large to be held; its tables are in the folder."""
 
-    plan: Plan
-    tree: Tree  # that the plan was made for: of some roots
-    prior: Prior  # on that tree
-    counts: Counts  # without their table
-    before: Counts | None
-    leaves: int
-    rows: int  # of the estimates
-    tables: tuple[str, ...]
     shown: "ReportInputs"  # of the upper levels
     errors: dict[str, float]  # of this draw, by measure
-    generated: bool
 
 
 def run_into(
@@ -273,7 +271,7 @@ class RootTask:
         leaves, rows = self.groups.leaves, int(so_far.nodes.sum()) * len(plan.measures)
         errors = {name: float(np.sqrt(np.mean(each / so_far.nodes))) for name, each in so_far.squares.items()}
         return RunByRoot(
-            plan, known.tree, known.expected, counts, before, leaves, rows, tuple(add), shown, errors, self.generated
+            plan, known.tree, known.expected, counts, before, leaves, rows, tuple(add), self.generated, shown, errors
         )
 
 

@@ -16,9 +16,11 @@ from attributary.logs.counts import FATES, Counts, leaves, seen_fates, with_fate
 from attributary.logs.log_columns import Period, bucket_codes, label_codes
 from attributary.noise.blocks import Codes, label_hashes, path_codes
 from attributary.plan import Plan
+from attributary.prior import Prior
 from attributary.spec import Logs, Spec
 from attributary.spec.attribute import Attribute
 from attributary.tables import write_table
+from attributary.tree import Tree
 from attributary.types import Arrow
 
 if TYPE_CHECKING:
@@ -26,6 +28,21 @@ if TYPE_CHECKING:
 
 PART, BEFORE, PATH = "__part", "__before", "__path_"  # columns beside those of the SQL
 ON_PAGE = 20_000  # nodes, at most
+
+
+@dataclass(frozen=True, eq=False)
+class RunInParts:
+    """What a run came to whose tables are not held."""
+
+    plan: Plan
+    tree: Tree  # that the plan was made for: of some roots, or of all where there are no others
+    prior: Prior  # on that tree
+    counts: Counts  # without their table
+    before: Counts | None
+    leaves: int
+    rows: int  # of the estimates
+    tables: tuple[str, ...]
+    generated: bool
 
 
 @dataclass(frozen=True, eq=False)

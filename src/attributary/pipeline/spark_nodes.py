@@ -31,6 +31,7 @@ from attributary.logs.spark_folder import spark_folder
 from attributary.noise import parse_levels
 from attributary.noise.blocks import codes_by_level
 from attributary.pipeline.denoise_summary import stated_rate
+from attributary.pipeline.node_rows import per_level
 from attributary.pipeline.read_tree import COVERS, known_columns
 from attributary.plan import Plan
 from attributary.spec import Logs
@@ -126,10 +127,7 @@ class NodeTask:
         steps += [(paths.limit(1), 0, 1)] if total and self.known else []
         with any_pandas():
             frames = [frame.mapInArrow(self.nodes(*levels), self.schema) for frame, *levels in steps]
-        made, *others = frames
-        for other in others:
-            made = made.unionByName(other)
-        return made
+        return reduce(lambda one, other: one.unionByName(other), frames)
 
     def paths(self, frame: "DataFrame") -> "DataFrame":
         """The known paths in a frame of impressions, of counts, or of nodes as `keys` writes them."""
@@ -294,7 +292,7 @@ def denoise_table_spark(
     if noise is not None:
         each = parse_levels(noise)
         stated = "," if None not in each or each[None].is_estimated else ",".join(each[None].given.values())
-        if not all(map(_is_number, stated.split(","))):
+        if per_level(stated) is None:
             raise InputError(f"on Spark, noise is one model with numbers, as in laplace:scale=3,2,1; got {noise!r:.80}")
         shape = each[None].shape.name
         variances, divisors = each[None].figures(lambda name, text: _numbers(name, text, len(levels)))
@@ -315,20 +313,12 @@ def denoise_table_spark(
         raise InputError(f"{sources[0]}: figures and variances are numbers; {error}") from error
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _numbers(name: str, text: str, levels: int) -> Floats:
     """A number for each level: the same for all, or one each."""
-    parts = [part.strip() for part in str(text).split(",")]
-    if not all(map(_is_number, parts)) or len(parts) not in (1, levels):
+    numbers = per_level(text)
+    if numbers is None or len(numbers) not in (1, levels) or np.isnan(numbers).any():
         raise InputError(f"{name} is a column, a number, or one for each of the {levels} levels; got {text!r:.80}")
-    return np.broadcast_to(np.array(parts, np.float64), levels)
+    return np.broadcast_to(numbers, levels)
 
 
 def _by_level(numbers: Floats, level: "Column", levels: int) -> "Column":

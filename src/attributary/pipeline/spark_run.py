@@ -46,18 +46,18 @@ from attributary.pipeline.run_parts import (
     ON_PAGE,
     PART,
     CountTask,
+    RunInParts,
     numbered_from,
     upper_levels,
     with_other_rows,
 )
 from attributary.plan import Plan
 from attributary.plan.joint import JointPlan
-from attributary.prior import Prior, none
+from attributary.prior import none
 from attributary.prior.earlier import profile
 from attributary.spec import Spec
-from attributary.tables.as_written import MEASURED
+from attributary.tables.as_written import MEASURE, MEASURED
 from attributary.tables.table_columns import SEEDED, plain, with_column
-from attributary.tree import Tree
 from attributary.types import Arrow, Record
 
 if TYPE_CHECKING:
@@ -114,18 +114,13 @@ class RunTask:
         block = np.where(tree.level < total, TOP, part // ROOM * ROOM)  # of nodes above all parts
         nodes = [code, np.where(tree.parent < 0, -1, code[tree.parent]), tree.level, block, tree.level < first]
         seen = Run(plan, tree, none(tree), *counted, {}, {}, self.confidence, False).impressions
+        seen = np.full(len(tree), np.nan) if seen is None else seen
         labels = [plain(tree.table().column(name)) for name in tree.attributes]
         for k, each in enumerate(plan.by_measure):
             exact = sums.limited(each.measure, each.plan.most_of_heads(tree), each.clip) / each.clip
             budget = each.plan.budget(tree)
             noisy = entropy.measure(plan.spec.noise_model, tree, len(plan.spec.known), exact, budget)
-            figures = [
-                exact,
-                budget,
-                noisy * each.clip,
-                each.variance(tree),
-                seen if seen is not None else exact * np.nan,
-            ]
+            figures = [exact, budget, noisy * each.clip, each.variance(tree), seen]
             columns = [np.full(len(tree), k), *nodes, *labels, *figures]
             tables.append(pa.table(columns, names=self.figures.names).cast(self.figures))
         return pa.concat_tables(tables)
@@ -156,10 +151,7 @@ class RunTask:
 
         spec = self.plan.spec
 
-        def measured(rows: Arrow) -> Arrow:  # PySpark takes a method's self for a key
-            return self.measured(rows)
-
-        figures = parts.frame(measured, self.figures).persist(StorageLevel.DISK_ONLY)
+        figures = parts.frame(self.measured, self.figures).persist(StorageLevel.DISK_ONLY)
         sums = ("exact", IMPRESSIONS)
         nodes = [name for name in self.figures.names if name not in sums]
         above = figures.where("above").groupBy(*nodes).agg(*(sf.sum(name).alias(name) for name in sums))
@@ -185,7 +177,7 @@ class RunTask:
             frames.append(made.select(*(sf.col(labels.get(n, n)).cast(f.dataType).alias(n) for n, f in wanted)))
         return reduce(lambda one, other: one.unionByName(other), frames)
 
-    def work(self, name: str, schema: pa.Schema) -> Callable[[object], object]:
+    def work(self, name: str, schema: pa.Schema) -> Callable[[Arrow], Arrow]:
         """What makes one of these tables of a part's groups of rows."""
 
         def made(rows: Arrow) -> Arrow:
@@ -210,41 +202,12 @@ def _grouped(rows: Arrow, *names: str) -> Iterator[tuple[tuple[int, ...], Arrow]
 
 
 @dataclass(frozen=True, eq=False)
-class SparkRun:
+class SparkRun(RunInParts):
     """What a run on Spark came to; the frames counts and prior are NOT protected, the others are unless they say so."""
 
-    plan: Plan
-    tree: Tree  # that the plan was made for: of one block, or of all there is where there is no other
-    prior: Prior  # on that tree
     parts: "Parts"
     frames: "dict[str, DataFrame]"  # estimates, counts, and ratios and prior where one machine has them
     notes: Mapping[bytes, bytes]  # the metadata of the estimates, as one machine writes it
-    generated: bool
-
-    @property
-    def counts(self) -> Counts:
-        """What was counted, without the table."""
-        return self.parts.counts
-
-    @property
-    def before(self) -> Counts | None:
-        """What was counted in the period before, which is the prior."""
-        return self.parts.before
-
-    @property
-    def leaves(self) -> int:
-        """How many leaves there are."""
-        return self.parts.leaves
-
-    @property
-    def tables(self) -> Mapping[str, "DataFrame"]:
-        """The frames."""
-        return self.frames
-
-    @property
-    def rows(self) -> int:
-        """How many rows the estimates have."""
-        return sum(self.parts.levels) * len(self.plan.measures)
 
     def save(
         self, folder: str, stage: Callable[[str], None] = lambda _: None, *, again: bool = False
@@ -283,7 +246,9 @@ class SparkRun:
         depth = max(1, int((np.cumsum(self.parts.levels) <= ON_PAGE).sum()))
         upper = estimates.where(sf.col("level") < depth)
         if self.parts.levels[0] > ON_PAGE:
-            upper = upper.orderBy(sf.desc("estimate")).limit(ON_PAGE)
+            several = MEASURE in upper.columns
+            first = upper.where(sf.col(MEASURE) == self.plan.by_measure[0].measure.name) if several else upper
+            upper = upper.join(first.orderBy(sf.desc("estimate")).limit(ON_PAGE).select("node"), "node", "left_semi")
         return upper_levels(self.plan, upper.toArrow().replace_schema_metadata(self.notes), depth, self.rows)
 
 
@@ -339,7 +304,9 @@ def run_spark(
         with spark_errors():
             frames["estimates"] = task.estimates(parts, schemas["estimates"])
     notes = one["estimates"].schema.metadata
-    return SparkRun(made, known.tree, known.expected, parts, frames, notes, task.generated)
+    rows = sum(parts.levels) * len(made.measures)
+    told = (parts.counts, parts.before, parts.leaves, rows, tuple(frames), asked.generated)
+    return SparkRun(made, known.tree, known.expected, *told, parts, frames, notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,11 +342,7 @@ class Parts:
             dealer = _deal(present, task, block_number(number))
             dealt = known.withColumn(PART, dealer.part)
             columns = "part long, nodes array<long>, counts binary, before binary"
-
-            def survey_of(rows: Arrow) -> Arrow:  # PySpark takes a method's self for a key
-                return task.survey(rows)
-
-            survey = dealt.groupBy(PART).applyInArrow(survey_of, columns).collect()
+            survey = dealt.groupBy(PART).applyInArrow(by_part(task.survey), columns).collect()
         nodes = {row["part"]: row["nodes"] for row in sorted(survey)}
         total = list[Counts]()
         for question, name in zip(questions, ("counts", "before"), strict=False):
@@ -404,12 +367,21 @@ class Parts:
         """The groups of one block."""
         return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
 
-    def frame(self, work: Callable[[Arrow], object], schema: object) -> "DataFrame":
+    def frame(self, work: Callable[[Arrow], Arrow], schema: object) -> "DataFrame":
         """What the workers make of the parts."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         with any_pandas():
-            return self.groups.groupBy(PART).applyInArrow(work, from_arrow_schema(schema))
+            return self.groups.groupBy(PART).applyInArrow(by_part(work), from_arrow_schema(schema))
+
+
+def by_part(work: Callable[[Arrow], Arrow]) -> Callable[[Arrow], Arrow]:
+    """A method as a function: PySpark takes its self for a key."""
+
+    def made(rows: Arrow) -> Arrow:
+        return work(rows)
+
+    return made
 
 
 class Dealt(NamedTuple):

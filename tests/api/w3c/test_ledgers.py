@@ -87,6 +87,7 @@ CASES = [
     "B shops pages tight", "A day above", "B day between shops", "A day between short", "B own day between",
     "C shops", "A own day", "B own day", "B short", "A short day shops tight pages", "B brands", "C brands short day",
     "B value", "B value day pages", "B value others shops pages tight", "B value brands day",
+    "B value day above", "B value day between pages",
 ]  # fmt: skip
 EXHAUSTED = dict[str, tuple[int, int]]()
 

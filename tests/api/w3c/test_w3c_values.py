@@ -25,6 +25,7 @@ from attributary.plan.variants import Change, what_if
 from attributary.prior import from_counts
 
 BEGIN = 1_790_000_000
+DAY_OF_SALE = {"name": "day", "unknown": True, "domain": ["mon", "tue"]}
 
 
 def spec(
@@ -110,6 +111,34 @@ def test_the_clip_that_is_chosen_has_the_least_error(tmp_path: Path) -> None:
     assert min(errors.values()) < 0.9 * errors[max(errors)]  # the largest values are not worth their noise
     with pytest.raises(InputError, match="known for conversions_per_epoch = 2; got 4: count with it in the spec"):
         list(what_if(plan, tree, prior, [Change("4", api={"conversions_per_epoch": 4})], profile=prior.profile))
+
+
+@pytest.mark.parametrize("clip", [0.000125, 1234567.25, 1e9])
+def test_a_clip_is_the_same_number_in_counts_and_plan(clip: float, tmp_path: Path) -> None:
+    logs(tmp_path, devices=40)
+    table = count(spec(clip), str(tmp_path)).table
+    tree = spec(clip).tree(table)
+    prior = from_counts(tree, table, spec=spec(clip))
+    assert make_plan(spec(clip), tree, prior, profile=prior.profile).measures[0].clip == clip
+
+
+@pytest.mark.parametrize("site_epsilon", [1.000013, 2.0, 3.3])
+def test_a_plan_with_batches_is_read_as_it_was_written(site_epsilon: float, tmp_path: Path) -> None:
+    asks = spec(80.0, site_epsilon=site_epsilon)
+    asks = asks.with_keys(attribute=[{"name": "campaign"}, {"name": "place"}, DAY_OF_SALE])
+    tree = asks.tree({"campaign": ["a", "a", "b"], "place": ["x", "y", "x"]})
+    plan = make_plan(asks, tree, share={"campaign": 0.2, "place": 0.3})
+    assert sum(plan.default) == STEPS and all(plan.default)
+    plan.save(tmp_path / "plan.json")
+    again = Plan.load(str(tmp_path / "plan.json"))
+    assert again == plan
+    calls = api.clients(again)
+    assert isinstance(calls, W3cClients)
+    calls = calls.with_tree(tree, start=BEGIN)
+    each = [call.options for call in calls.report_calls({"day": "mon", "revenue": 16.0}, conversion_id=1)]
+    spend = sum(options.epsilon for options in each)
+    assert site_epsilon / 2 - STEPS / 1e6 <= spend <= site_epsilon / 2
+    assert [options.value for options in each] == pytest.approx([options.max_value / 5 for options in each], abs=1)
 
 
 def test_sums_of_browsers_are_the_values(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import format_float_positional
 from numpy.typing import NDArray
 
 from attributary.api.w3c.attribution_options import (
@@ -217,7 +218,9 @@ def _count_values(spec: Spec, devices: Devices) -> Reported:
         each = walked(spec, devices, [[kind]], 1, 0, clip)
         reported = each.here & (each.given[0] >= 0)
         worth = each.units[0][reported] * (clip / STEPS)
-        columns[f"{measure.name}{OF}{clip:g}"] = parts = [(each.given[0][reported], each.kind[reported], worth)]
+        columns[f"{measure.name}{OF}{format_float_positional(clip, trim='-')}"] = parts = [
+            (each.given[0][reported], each.kind[reported], worth)
+        ]
         by_clip[clip] = float(worth.sum())
     of_all = [(each.last[each.here], each.kind[each.here], values[each.kind[each.here]] / MICRO)]
     columns |= {measure.name: parts, measure.name + BEYOND: [*of_all, *((*part[:2], -part[2]) for part in parts)]}

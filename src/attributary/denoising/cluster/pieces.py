@@ -1,8 +1,8 @@
 """pieces: the pieces of a cut forest, Arrow tables in and out: parts for the workers, the top for the driver."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,10 @@ from attributary.tree.paths import RowError, describe
 from attributary.types import Arrow, Bools, Cells, Floats, Record
 
 PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the user's
-Columns: TypeAlias = list[tuple[str, pa.DataType]]
+VERDICT = pa.schema([("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])  # on a part
+HANDED = pa.schema(  # what it hands up of each of its roots
+    [("part", pa.int32()), ("root", pa.int32()), ("has_row", pa.bool_()), *((n, pa.float64()) for n in Handed._fields)]
+)
 SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another machine may round otherwise
 
 
@@ -125,7 +128,7 @@ def check(task: ClusterTask, rows: Arrow) -> Arrow:
         task._replace(estimator=quick, posterior=None).denoised(part.tree, part.measured)
         return {}
 
-    return _answer(task, rows, work, [])
+    return _answer(task, rows, work)
 
 
 def learn_families(task: ClusterTask, rows: Arrow) -> FamilyPrior:
@@ -149,9 +152,8 @@ def hand_up_roots(task: ClusterTask, rows: Arrow) -> Arrow:
         return {**paths, "part": number, "root": place, "has_row": part.has_row[node], **handed._asdict()}
 
     schema = task.named(rows).schema
-    labels = [(label(i), schema.field(name).type) for i, name in enumerate(task.levels[: task.cut + 1])]
-    numbers = [("part", pa.int32()), ("root", pa.int32()), ("has_row", pa.bool_())]
-    return _answer(task, rows, work, [*labels, *numbers, *((name, pa.float64()) for name in Handed._fields)])
+    labels = [pa.field(label(i), schema.field(name).type) for i, name in enumerate(task.levels[: task.cut + 1])]
+    return _answer(task, rows, work, [*labels, *HANDED])
 
 
 def finish(task: ClusterTask, rows: Arrow, above: Arrow | None = None) -> Arrow:
@@ -179,11 +181,9 @@ def finish(task: ClusterTask, rows: Arrow, above: Arrow | None = None) -> Arrow:
     return table
 
 
-def _answer(
-    task: ClusterTask, rows: Arrow, work: Callable[[Part], Record], columns: list[tuple[str, pa.DataType]]
-) -> Arrow:
+def _answer(task: ClusterTask, rows: Arrow, work: Callable[[Part], Record], columns: Sequence[pa.Field] = ()) -> Arrow:
     """The columns that the work gives, with a verdict; the user's mistakes are data, or Spark would try again."""
-    schema = pa.schema([*columns, ("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])
+    schema = pa.schema([*columns, *VERDICT])
     try:
         part = Part.of(task, rows)
         answer = work(part)

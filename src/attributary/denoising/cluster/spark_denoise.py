@@ -12,12 +12,14 @@ from operator import and_
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pyarrow as pa
 
-from attributary.denoising.cluster.cut import Handed
 from attributary.denoising.cluster.pieces import (
+    HANDED,
     NOISY,
     PART,
     VARIANCE,
+    VERDICT,
     ClusterTask,
     Top,
     added_by,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 KEPT_AS = MEASURED[1]  # what the user's variance column is called where its name is taken
-VERDICT = (("refused", "string"), ("orphan", "string"), ("inner", "boolean"))
 SAMPLE = 50_000  # nodes that the prior of a posterior is learned from, about
 LARGEST = 2_000_000  # nodes of a subtree that one worker gets
 NODES = 250_000  # of a part, about; the number of parts hangs on nothing else, so that the same frame gives the same
@@ -154,8 +155,9 @@ def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
 
 def _check(parts: "DataFrame", task: ClusterTask) -> None:
     from pyspark.sql import functions as sf
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    verdicts = _grouped(_slim(parts, task), lambda part: check(task, part), _struct(VERDICT))
+    verdicts = _grouped(_slim(parts, task), lambda part: check(task, part), from_arrow_schema(VERDICT))
     refused, orphan, inner = verdicts.agg(sf.min("refused"), sf.min("orphan"), sf.max("inner")).collect()[0]
     if refused is not None:
         raise InputError(refused)
@@ -164,14 +166,11 @@ def _check(parts: "DataFrame", task: ClusterTask) -> None:
 
 def _solved(over: "DataFrame", parts: "DataFrame", task: ClusterTask) -> Top:
     """The tree above the cut, solved by the driver."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     labels = [(label(i), parts.schema[task.cell(name)].dataType) for i, name in enumerate(task.levels[: task.cut + 1])]
-    handed = [
-        ("part", "integer"),
-        ("root", "integer"),
-        ("has_row", "boolean"),
-        *((name, "double") for name in Handed._fields),
-    ]
-    schema = _struct([*labels, *handed, *VERDICT])
+    handed = from_arrow_schema(pa.schema([*HANDED, *VERDICT]))
+    schema = _struct([*labels, *((field.name, field.dataType) for field in handed)])
     roots = _grouped(_slim(parts, task), lambda part: hand_up_roots(task, part), schema).toArrow()
     refused = sorted(filter(None, roots.column("refused").unique().to_pylist()))
     if refused:
