@@ -77,6 +77,10 @@ def percentile(profile: Profile, measure: Measure, percent: float) -> float:
 def refuse_no_cut(spec: Spec, measured: Profile) -> None:
     """Refuses counts without what limits cut off, since estimates are compared with the sums without limits."""
     ranked = measured.rank is not None or ("count" in measured.beyond and spec.given_limit is not None)
+    if any(measure.name in measured.at for measure in spec.values if measure.limit is None):
+        raise InputError(
+            "where budgets run out, methods are compared under one clip; give clip = …, as a plan chose it"
+        )
     names = [] if ranked or spec.conversions_per_impression == 1 else ["conversions"]
     for measure in spec.values:
         clipped = measured.begin if measure.limit is None else {**measured.begin, **measured.beyond}

@@ -93,7 +93,7 @@ def user_cases(
             f"{shown(counts_from)} is a report, which does not show what limits cut off; give counts, as `attributary "
             "count` writes them for this spec"
         )
-    names = [attribute.name for attribute in spec.known]
+    names = [attribute.name for attribute in spec.attributes if not attribute.unknown or attribute.occurs]
     rows = level_columns(counts, names, counts_from) if names else None
     with refused(counts_from):
         tree = spec.tree(rows)
