@@ -81,7 +81,7 @@ COMMANDS = {
     ],
     "denoise": [
         ("denoise @plan.json @summary.avro --tree @tree.parquet -o out.csv", ""),
-        ("denoise @w3c.json @w3c_results.json --tree @tree.parquet -o out.csv", ""),
+        ("denoise @w3c.json @w3c_results.json --tree @w3c_tree.parquet -o out.csv", ""),
         ("denoise @plan.json @summary.json --tree @tree.parquet --estimator nonnegative -q -o out.parquet", ""),
     ],
     "denoise-table": [
@@ -115,7 +115,7 @@ COMMANDS = {
     "explore": [
         ("explore @estimates.parquet --no-browser", ""),
         ("explore @plan.json --no-browser", ""),
-        ("explore @estimates.csv @estimates.parquet --no-browser -q", ""),
+        ("explore @estimates.csv @before.parquet --no-browser -q", ""),
         ("explore @spec.toml --prior @prior.csv --no-browser", LOGS),
     ],
     "generate": [("generate shop --rows 20 --seed 3 -o out -q", ""), ("generate camb --rows 20 -o out.parquet", "")],

@@ -148,6 +148,7 @@ def _plans() -> None:
     _run("keys", "plan.json", "--impressions", "impressions.parquet", "-o", ".")
     _run("plan", "w3c.toml", "--prior", "prior.csv", "--share", "campaign=0.3", "-o", "w3c.json")
     _run("keys", "w3c.json", "--impressions", "impressions.parquet", "-o", "w3c")
+    os.replace("w3c/tree.parquet", "w3c_tree.parquet")
 
 
 def _reports() -> None:
@@ -248,6 +249,8 @@ def _tables() -> None:
         write_table(table, f"noisy.{ending}")
     _run("denoise", "plan.json", "summary.avro", "-q", "-o", "estimates.parquet")
     write_table(read_table("estimates.parquet"), "estimates.csv")
+    _run("run", "spec.toml", "--prior", "prior.csv", "--seed", "1", "-o", "run")
+    os.replace("run/estimates.parquet", "before.parquet")
     options = [
         "--epsilon",
         "1,4",

@@ -46,6 +46,7 @@ DOORS = {
     ("plan/plan.py", "report/notebook.py"),
     ("pipeline/run.py", "report/__init__.py"),  # Run.page
     ("pipeline/run.py", "report/page.py"),
+    ("pipeline/run_parts.py", "report/__init__.py"),  # upper_levels
     ("pipeline/run_by_root.py", "report/__init__.py"),  # RootTask.save
     ("pipeline/run_by_root.py", "report/page.py"),
     ("pipeline/spark_run.py", "report/__init__.py"),  # SparkRun.save

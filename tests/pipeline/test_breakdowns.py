@@ -11,9 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import attributary
-from attributary import Spec
+from attributary import Spec, rmsre
 from attributary.errors import InputError
 from attributary.estimators import Estimator
+from attributary.evaluate import Case, Evaluation, evaluate
+from attributary.evaluate.breakdowns import joint_plan
+from attributary.evaluate.user_cases import joint_cases
 from attributary.explore import open_session
 from attributary.logs.count import count
 from attributary.pipeline.run import JointRun, Run
@@ -314,9 +317,67 @@ def test_the_explorer_looks_at_one_of_them(done: JointRun, tmp_path: Path) -> No
         open_session(str(tmp_path / "one"), breakdown="x")
 
 
-def test_an_evaluation_of_several_is_refused_before_it_counts(shop: Path, tmp_path: Path) -> None:
-    result = command("evaluate", shop / "spec.toml", "-o", tmp_path / "errors.csv", code=2)
-    assert "methods are compared on one tree" in result.output and "counted" not in result.output
+def evaluated(shop: Path, **options: Any) -> tuple[Case, Evaluation]:
+    spec = spec_of()
+    (made,) = joint_cases(spec, count(spec, str(shop)).table, seed=1)
+    return made, evaluate([made], ["optimal-unbiased"], **{"epsilons": [4], "taus": [10], "draws": 4, **options})
+
+
+def test_what_is_evaluated_is_what_runs(shop: Path) -> None:
+    """The errors of a draw are those of `run` by the same plan and with the same noise, level by level."""
+    made, evaluation = evaluated(shop, seed=7)
+    plan = joint_plan(made.at(10, 4), "optimal")
+    drawn = {(p.tree, p.level): evaluation.squared(p) for p in evaluation.points if p.method == "optimal-unbiased"}
+    for i in range(4):
+        run = attributary.run(spec_of(), str(shop), plan=plan, rng=np.random.default_rng([7, i]))
+        assert isinstance(run, JointRun)
+        for name, one in zip(BREAKDOWNS, run.breakdowns, strict=True):
+            off = np.square(one.estimates["count"].count - one.truth["count"])
+            levels = np.square(rmsre.levels(one.tree, one.truth["count"], off, 10))
+            for level, error in zip(one.plan.levels, levels, strict=True):
+                assert drawn[name, level][i] == pytest.approx(error, rel=1e-9)
+            assert drawn[name, None][i] == pytest.approx(one.errors["count"] ** 2, rel=1e-9)
+
+
+def test_closed_forms_of_several_are_what_draws_have(shop: Path) -> None:
+    made, evaluation = evaluated(shop, draws=100)
+    rows = evaluation.to_pylist()
+    methods = ["optimal-unbiased", "apart-unbiased", "equal-parts-unbiased"]
+    for method in methods:
+        own = [row for row in rows if row["method"] == method]
+        exact, drawn = ([row for row in own if row["kind"] == kind] for kind in ("exact", "simulated"))
+        assert len(exact) == len(drawn) == 3 + 2 + 2 + 3 + 1
+        for one, other in zip(exact, drawn, strict=True):
+            assert abs(one["rmsre"] - other["rmsre"]) < 4 * other["standard_error"]
+        trees = {row["breakdown"]: row["rmsre"] for row in exact if row["level"] is None}
+        weighed = trees[BREAKDOWNS[0]] ** 2 + trees[BREAKDOWNS[1]] ** 2 + 2 * trees["products"] ** 2
+        assert trees[None] == pytest.approx((weighed / 4) ** 0.5)
+    whole = {row["method"]: row["rmsre"] for row in rows if row["breakdown"] is None and row["kind"] == "exact"}
+    assert whole[methods[0]] < whole[methods[1]] and whole[methods[0]] < whole[methods[2]]
+    assert evaluated(shop, draws=100, workers=2)[1].equals(evaluation)
+    assert made.key == evaluated(shop, draws=0)[0].key
+
+
+def test_the_command_evaluates_several_breakdowns(shop: Path, tmp_path: Path) -> None:
+    pq.write_table(count(spec_of(), str(shop)).table, tmp_path / "counts.parquet")
+    where = ["evaluate", shop / "spec.toml", "--counts", tmp_path / "counts.parquet", "--draws", "2", "-o"]
+    told = command(*where, tmp_path / "errors.parquet", "--figure", tmp_path / "errors.svg")
+    assert "all breakdowns" in told.output and (tmp_path / "errors.svg").exists()
+    table = pq.read_table(tmp_path / "errors.parquet")
+    assert table.column("breakdown").unique().to_pylist() == [*BREAKDOWNS, None]
+    prior = command(
+        *where, tmp_path / "errors.csv", "--prior", tmp_path / "counts.parquet", "--method", "optimal-unbiased"
+    )
+    assert "equal-parts-unbiased" in prior.output
+    for more, words in {
+        ("--coverage",): "coverage is of one tree",
+        ("--method", "greedy-unbiased"): "greedy-unbiased is for one tree",
+    }.items():
+        assert words in command(*where, tmp_path / "errors.csv", *more, code=2).output
+    for keys in ("conversions_per_impression = 2", 'measure = [{name = "count"}, {name = "value", clip = 5}]'):
+        (tmp_path / "spec.toml").write_text(TOML.format(keys=keys))
+        refused = command("evaluate", tmp_path / "spec.toml", *where[2:], tmp_path / "errors.csv", code=2)
+        assert "one conversion per impression" in refused.output
 
 
 def test_the_fit_is_never_negative_and_agrees(shop: Path) -> None:

@@ -140,7 +140,8 @@ def test_the_driver_gets_no_nodes(engine: Spark, shop: Path, monkeypatch: pytest
     impressions, tree = shop / "impressions.parquet", str(shop / "keys" / "tree.parquet")
     sizes = rows_collected(monkeypatch)
     made = keys_spark(plan, [str(impressions)], str(shop / "keys"), engine=engine)
-    done = denoise_summary_spark(plan, reports(plan, shop, 1), tree, engine=engine)
+    addresses = [f"file://{file}" for file in reports(plan, shop, 1)]
+    done = denoise_summary_spark(plan, addresses, tree, engine=engine)
     assert save_frame(engine, done.frame, str(shop / "estimates")) == made.nodes
     assert sizes and max(sizes) < made.nodes / 20
 

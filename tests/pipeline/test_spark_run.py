@@ -110,6 +110,25 @@ def test_the_driver_gets_no_leaves(
     assert shown.upper and shown.upper in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_of_many_roots_the_page_shows_the_largest(
+    engine: Spark, shop_of: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first measure; of each other one the same nodes, although their values are larger."""
+    monkeypatch.setattr("attributary.pipeline.spark_run.ON_PAGE", 3)
+    spec = shop_of(20_000) / "spec.toml"
+    measures = '[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = 100\n[logs]'
+    spec.write_text("conversions_per_impression = 2\n" + spec.read_text().replace("[logs]", measures))
+    shown = run_spark(str(spec), engine=engine, seed=1).save(str(tmp_path / "out"))
+    table = pq.read_table(tmp_path / "out" / "estimates.parquet")
+    roots = table.filter(pa.compute.equal(table["level"], 0))
+    largest = None
+    for name in ("count", "revenue"):
+        mine = roots.filter(pa.compute.equal(roots["measure"], name)).sort_by("node")
+        estimate = mine["estimate"].to_numpy()
+        largest = np.argsort(estimate)[-3:] if largest is None else largest
+        assert sorted(shown.measures[name].estimate) == pytest.approx(sorted(estimate[largest]))
+
+
 def test_noise_that_is_released_is_drawn_anew(engine: Spark, shop_of: Callable[[int], Path], tmp_path: Path) -> None:
     spec, figures = str(shop_of(20_000) / "spec.toml"), []
     for name in ("one", "two"):

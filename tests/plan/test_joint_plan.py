@@ -74,11 +74,17 @@ def test_no_division_of_a_grid_is_better_by_half_a_percent(seed: int) -> None:
     assert plan.error <= min(plan.apart, plan.direct) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_margins_of_small_counts_gain_a_tenth_on_an_equal_division(seed: int) -> None:
+@pytest.mark.parametrize("mean", [0.5, 1, 2, 5])
+@pytest.mark.parametrize("stores", [12, 40])
+@pytest.mark.parametrize("seed", range(6))
+def test_margins_gain_on_an_equal_division_what_their_needs_say(seed: int, stores: int, mean: float) -> None:
+    """By themselves, parts in proportion to need^⅓ have an error of (Σ need^⅓)^3/2; equal parts, of 2·√(Σ need).
+
+    So margins of like needs gain little, whatever their counts; those that are joined must not gain less.
+    """
     rng = np.random.default_rng(seed)
-    stores, months = 40, 6
-    counts = rng.poisson(rng.gamma(0.5, 2, (stores, months)))
+    months = {12: 12, 40: 6}[stores]
+    counts = rng.poisson(rng.gamma(0.5, 2 * mean, (stores, months)))
     spec = Spec(
         epsilon=1,
         attribute=[{"name": "store"}, {"name": "month"}],
@@ -86,12 +92,24 @@ def test_margins_of_small_counts_gain_a_tenth_on_an_equal_division(seed: int) ->
     )
     trees, priors = [], []
     for part, margin in zip(spec.parts, (counts.sum(1), counts.sum(0)), strict=True):
-        names = [f"{i:02}" for i in range(len(margin))]
+        names = [f"{i:03}" for i in range(len(margin))]
         table = pa.table({part.levels[0]: names, "conversions": margin, "impressions": np.full(len(margin), 100)})
         trees.append(part.tree(table))
         priors.append(from_counts(trees[-1], table, known=list(part.levels), spec=part))
     plan = make_joint_plan(spec, trees, priors)
-    assert plan.error < 0.9 * plan.equal
+    need = np.square(plan.alone)
+    gain = 1 - sqrt((need ** (1 / 3)).sum() ** 3 / (4 * need.sum()))
+    assert plan.error <= 1.005 * (1 - gain) * plan.equal
+    assert plan.error <= 1.005 * plan.equal
+    if mean >= 1 and stores == 40:
+        assert gain > 0.1 and plan.error <= 0.9 * plan.equal
+
+
+def test_equal_parts_are_what_the_plan_compares_with() -> None:
+    spec, trees, priors = case(3, ["ab", "bc"])
+    plan = make_joint_plan(spec, trees, priors)
+    assert make_joint_plan(spec, trees, priors, join=False, parts=[0.5, 0.5]).error == pytest.approx(plan.equal)
+    assert make_joint_plan(spec, trees, priors, join=False).error == pytest.approx(plan.apart)
 
 
 def test_what_each_costs_is_what_the_others_gain_without_it() -> None:

@@ -648,6 +648,8 @@ NOT_NUMBERS: list[tuple[tuple[Any, ...], Any]] = [
     (("format",), True),
     (("default", 0), "3"),
     (("default", 0), True),
+    (("default", 0), {"a": 1}),
+    (("default", 0), [1]),
     (("prior", "new"), "0"),
     (("prior", "new"), False),
     (("prior", "conversions"), "1e3"),

@@ -219,7 +219,7 @@ def test_report_sizes_are_those_of_the_draft() -> None:
         ({"l1": 10}, "l1: is the number of credits"),
         ({"l1": 16, "scheme": "B"}, "l1: is the number of credits"),
         ({"neighbours": "definition-1"}, "neighbours: conversions are public"),
-        ({"measure": [{"name": "revenue", "column": "v", "clip": 5}]}, "count conversions alone"),
+        ({"measure": [{"name": "revenue", "column": "v", "clip": 5}]}, 'values are measured by scheme "B"'),
     ],
 )
 def test_mistakes_in_a_section_are_told(given: dict[str, Any], words: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attributary import Spec, Tree, api, make_plan
+from attributary.api.w3c.index_layout import known_paths
 from attributary.api.w3c.page_calls import W3cClients
 from attributary.browsers import UserAgent, UserAgentSettings
 from attributary.noise import sample_dlap
@@ -17,13 +18,14 @@ DAYS = ("mon", "tue")
 DAY = {"name": "day", "unknown": True, "domain": list(DAYS)}
 
 
-def spec(scheme: str | None = None, *, day: bool = False, site: bool = False, **given: Any) -> Spec:
-    """A spec of campaigns and locations, and of days if wanted; `api` adds to its section."""
+def spec(scheme: str | None = None, *, day: bool = False, above: int = 2, site: bool = False, **given: Any) -> Spec:
+    """A spec of campaigns and locations, and of days if wanted, below so many of them; `api` adds to its section."""
     section = {"kind": "w3c", "site_epsilon": 2.0, "conversions_per_epoch": 2, **given.pop("api", {})}
     section |= {"scheme": scheme} if scheme else {}
     section |= {"site": "shop"} if site else {}
     known = [{"name": name} for name in (("shop", "campaign") if site else ("campaign", "location"))]
-    return Spec(**{"api": section, "attribute": [*known, *([DAY] if day else [])], "tau": 10, **given})
+    attributes = [*known[:above], *([DAY] if day else []), *known[above:]]
+    return Spec(**{"api": section, "attribute": attributes, "tau": 10, **given})
 
 
 def paths(asks: Spec, first: int = 4, second: int = 5) -> dict[str, list[str]]:
@@ -76,8 +78,8 @@ def browse(
     """Devices see some ads and convert several times; the last ad gets the conversion."""
     asks, rng, batches = clients.plan.spec, Random(seed), dict[tuple[str, str], Batch]()
     known, partial, top = [attribute.name for attribute in asks.known], 0, int(asks.total)
-    heads = int(tree.offsets[top + 1] - tree.offsets[top])
-    under = int(tree.offsets[top + 2] - tree.offsets[top + 1]) // heads
+    heads, both = (len(known_paths(asks, tree, top + i)) for i in (0, 1))
+    under = both // heads
     leaves = np.zeros((heads * under, len(DAYS) if asks.unknown else 1))
     table = paths(asks, heads, under)
     for device in range(devices):
@@ -105,7 +107,9 @@ def browse(
                 reached.append(any(histogram))
             leaves[last, day] += any(reached)
             partial += any(reached) and not all(reached)
-    return Measured(batches, leaves.ravel(), partial)
+    where = [attribute.unknown for attribute in asks.attributes].index(True) if asks.unknown else 2
+    in_order = np.moveaxis(leaves.reshape(heads, under, -1), 2, where)
+    return Measured(batches, in_order.ravel(), partial)
 
 
 def _browser(asks: Spec) -> UserAgentSettings:

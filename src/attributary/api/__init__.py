@@ -17,7 +17,7 @@ from attributary.errors import InputError
 from attributary.spec.terms import DEFAULT, TERMS, with_its_defaults
 
 if TYPE_CHECKING:
-    from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients
+    from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, SparkKeys
     from attributary.plan import JointPlan, Plan
     from attributary.spec import Spec
     from attributary.tree import Tree
@@ -86,6 +86,13 @@ def answer(
     """
     _refuse_other_noise(plan)
     return api_of(plan.spec).answer(plan, files, tree, rate, name)
+
+
+def on_spark(plan: "Plan") -> "SparkKeys":
+    """The plan's keys on a cluster: workers make and write them, and read an answer."""
+    if plan.others is not None:
+        raise InputError("a cluster makes the keys of one breakdown; this plan is one of several")
+    return api_of(plan.spec).on_spark(plan)
 
 
 def aggregate(

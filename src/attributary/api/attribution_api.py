@@ -7,14 +7,17 @@ here.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.plan import JointPlan, Plan
 from attributary.spec.terms import Terms
 from attributary.tree import Tree
-from attributary.types import Ints, Keys
+from attributary.types import Cells, Ints, Keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,37 @@ class Clients(ABC):
         return self.query(trees[0])
 
 
+class SparkAnswer(NamedTuple):
+    """What an answer says, on the workers of a cluster."""
+
+    sums: "DataFrame"  # the columns key and metric: the noisy sum of each key
+    variance: float  # of a sum's noise
+    told: Callable[[int, int], list[str]]  # what to say where so many nodes are measured, of so many with a key
+    not_private: str
+
+
+class SparkKeys(ABC):
+    """A plan's keys on a cluster, whose workers make and write them, and read an answer."""
+
+    @abstractmethod
+    def of(self, tree: Tree, measure: int) -> Cells:
+        """The key of each node, as binary cells."""
+
+    @abstractmethod
+    def refuse_collisions(self, labels: Sequence["DataFrame"]) -> None:
+        """Refuses labels of an attribute, each in a frame of its own, that keys would not tell apart."""
+
+    @abstractmethod
+    def write(self, keys: "DataFrame", address: str, measure: int) -> int:
+        """Writes keys to a folder, as a query; gives how many there are."""
+
+    @abstractmethod
+    def answer(
+        self, session: "SparkSession", files: Sequence[str], rate: tuple[float, int] | None, name: str
+    ) -> SparkAnswer:
+        """What the files of an answer say, as `AttributionApi.answer` does of a tree on one machine."""
+
+
 class AttributionApi(ABC):
     """One attribution API: its terms, what clients are told, what is queried, and how an answer is measured."""
 
@@ -154,3 +188,7 @@ class AttributionApi(ABC):
     def aggregate(self, *given: Any, **options: object) -> Aggregation:
         """What a local aggregation service makes of reports, given as in `api.aggregate`; an InputError without one."""
         raise InputError(f"there is no local aggregation service for the {self.terms.title}")
+
+    def on_spark(self, plan: Plan) -> SparkKeys:
+        """The plan's keys on a cluster; an InputError where no cluster makes them."""
+        raise InputError(f"no cluster makes keys for the {self.terms.title}; leave out the engine spark")

@@ -78,7 +78,7 @@ def evaluate(
     **grid: Any,
 ) -> None:
 
-    from attributary.evaluate import user_cases
+    from attributary.evaluate.user_cases import joint_cases, user_cases
     from attributary.facts.evaluation import best_tables, error_tables
     from attributary.logs.log_files import is_generated
     from attributary.spec import Spec
@@ -91,12 +91,6 @@ def evaluate(
     if figure and not figure.endswith(ENDINGS):
         raise InputError(f"--figure is a file that ends in {' or '.join(ENDINGS)}; got {figure!r:.80}")
     asks = Spec.load(spec)
-    if asks.breakdowns is not None:
-        names = ", ".join(asks.called)
-        raise InputError(
-            f"{spec} has several breakdowns ({names}), and methods are compared on one tree: `attributary plan` "
-            "compares splits of several, and `attributary run` gives the errors of a draw; or give a spec of one"
-        )
     folder = os.path.dirname(spec)
     logs_read = [] if counts else log_paths(asks, folder)
     refuse_inputs([output, *filter(None, (figure, latex))], [spec, counts, prior, *logs_read])
@@ -113,7 +107,7 @@ def evaluate(
         make_folder(kept, "--cache")
         logs = None if counts else _count_logs(asks, folder, period, kept, threads, quiet)
         generated = logs.generated if logs else is_generated(counts or "")
-        cases = user_cases(
+        cases = (user_cases if asks.breakdowns is None else joint_cases)(
             asks,
             logs.measured if logs else read_table(counts or ""),
             read_table(prior) if prior else logs.earlier if logs else None,

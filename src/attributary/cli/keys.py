@@ -153,11 +153,12 @@ def _on_spark(
     cluster: Any, clients: "Clients", path: str, impressions: tuple[str, ...], partial: bool, output: str, quiet: bool
 ) -> None:
     """Makes tree and domain on a cluster, and prints what they came to."""
-    from attributary.pipeline.spark_nodes import DOMAIN, keys_spark, refuse_api
+    from attributary import api
+    from attributary.pipeline.spark_nodes import keys_spark
 
     if not impressions:
         raise InputError("a cluster makes tree and domain of --impressions; give them, or leave --engine spark out")
-    refuse_api(clients.plan)
+    api.on_spark(clients.plan)  # refuses early what no cluster makes
     with cluster as engine, stages(not quiet) as stage:
         made = keys_spark(clients.plan, impressions, output, engine=engine, partial=partial, stage=stage)
         if clients.changed:
@@ -165,7 +166,8 @@ def _on_spark(
     fact(nodes=made.nodes, keys=made.keys)
     if not quiet:
         _print_layout(clients, path)
-        say(f"{made.nodes:,} nodes written to {output}/{TREE}, {made.keys:,} keys to {output}/{DOMAIN}")
+        query = api.api_of(clients.plan.spec).query_file
+        say(f"{made.nodes:,} nodes written to {output}/{TREE}, {made.keys:,} keys to {output}/{query}")
 
 
 def _options(options: Record, api: "AttributionApi") -> Record:

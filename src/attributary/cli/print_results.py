@@ -54,7 +54,7 @@ def print_counts(counts: "Counts", spec: "Spec", leaves: int | None = None) -> N
         lines += [f"{number:12,}  {reason}" for number, reason in not_counted if number]
     lines += [f"{name}: {number:,} rows do not meet the spec's conditions" for name, number in counts.filtered.items()]
     lines += [counts.clock] if counts.clock else []
-    lines += count_lines(counts.reported, spec.paid) if counts.reported else []
+    lines += count_lines(counts.reported, spec.paid, spec.asked[0].name) if counts.reported else []
     lines += [line for totals in counts.values for line in _value(totals)]
     lines += [
         f"{outside.conversions:,} conversions count as other: {_outside(outside)}"

@@ -17,8 +17,7 @@ from attributary.whole_files import sole_writer
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import JointRun, Run
-    from attributary.pipeline.run_by_root import RunByRoot
-    from attributary.pipeline.spark_run import SparkRun
+    from attributary.pipeline.run_parts import RunInParts
     from attributary.report import ReportInputs
     from attributary.spec import Spec
 
@@ -160,7 +159,7 @@ def run(
 
 
 def _print_parts(
-    asks: "Spec", done: "SparkRun | RunByRoot", shown: "ReportInputs", how: Record, output: str, quiet: bool
+    asks: "Spec", done: "RunInParts", shown: "ReportInputs", how: Record, output: str, quiet: bool
 ) -> None:
     """Prints what a run in parts came to."""
     from attributary.cli.print_results import print_counts, print_estimates, print_plan
@@ -186,9 +185,7 @@ def _print_errors(errors: dict[str, float]) -> None:
         say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
 
 
-def _notes(
-    done: "Run | JointRun | SparkRun | RunByRoot", tables: Collection[str], output: str, private: bool
-) -> Iterator[str]:
+def _notes(done: "Run | JointRun | RunInParts", tables: Collection[str], output: str, private: bool) -> Iterator[str]:
     """What to say of a run besides counts, plan and estimates."""
     true = "counts" if done.before is None else "counts and prior"
     ratios = " ratios," if "ratios" in tables else ""

@@ -10,7 +10,7 @@ import numpy as np
 
 from attributary.budget import METHODS, Split
 from attributary.errors import InputError
-from attributary.evaluate.methods import Method
+from attributary.evaluate.methods import APART, JOINT, Method
 from attributary.noise import page_of
 from attributary.plan.limits import ChosenLimits
 from attributary.plan.make import WITH_LIMITS, Division
@@ -77,6 +77,10 @@ def percentile(profile: Profile, measure: Measure, percent: float) -> float:
 def refuse_no_cut(spec: Spec, measured: Profile) -> None:
     """Refuses counts without what limits cut off, since estimates are compared with the sums without limits."""
     ranked = measured.rank is not None or ("count" in measured.beyond and spec.given_limit is not None)
+    if any(measure.name in measured.at for measure in spec.values if measure.limit is None):
+        raise InputError(
+            "where budgets run out, methods are compared under one clip; give clip = …, as a plan chose it"
+        )
     names = [] if ranked or spec.conversions_per_impression == 1 else ["conversions"]
     for measure in spec.values:
         clipped = measured.begin if measure.limit is None else {**measured.begin, **measured.beyond}
@@ -110,6 +114,8 @@ class Case:
     limits: Limits | None = None
     measured: Profile | None = None
     earlier: Profile | None = None
+    breakdowns: tuple["Case", ...] = ()  # of several one each; tree, count and prior are then those of the first
+    labelled: Tree | None = None  # of such a breakdown, since labels say where they meet
     not_private: str = ""  # the words on the tables behind it, which its errors carry on
 
     @classmethod
@@ -225,6 +231,10 @@ def usable(case: Case, methods: tuple[Method, ...], named: bool) -> tuple[Method
                 f"{method.name} knows the process that generated the counts; give those of `attributary generate "
                 "forest` as `counts` and `prior`, or leave it out"
             )
+    if case.breakdowns:
+        if named and (single := [method.name for method in methods if method.name not in JOINT]):
+            raise InputError(f"{single[0]} is for one tree; of several breakdowns, {JOINT[0]} is tried; leave it out")
+        return (*(method for method in methods if method.name in JOINT), *APART)
     if case.limits is None:
         return methods
     fits = tuple(m for m in methods if not (m.slow or m.split.by_node or m.raw))

@@ -21,6 +21,7 @@ import numpy as np
 from attributary import __version__
 from attributary.errors import InputError
 from attributary.estimators import Background
+from attributary.evaluate.breakdowns import joint_errors
 from attributary.evaluate.case import Case, OneMeasure, fixed, measures_by_epsilon, usable
 from attributary.evaluate.comparison import Evaluation, keys
 from attributary.evaluate.methods import Method, chosen
@@ -175,6 +176,8 @@ def evaluate(
         for tau in taus
         for group in _by_split(usable(case, tried, named))
     ]
+    if coverage and any(case.breakdowns for case in cases):
+        raise InputError("coverage is of one tree, and the spec has several breakdowns; leave it out")
     kept, by_key = store or Store(), {task.key(): task for task in tasks}
     lasting = {key for key, task in by_key.items() if task.lasting(case_of[task.case])}
     finished = {key: rows for key in lasting if (rows := kept.get(key)) is not None}
@@ -233,7 +236,8 @@ def _tables(rows: list[Record], tasks: list[GridTask]) -> tuple[object, object]:
     ranks = {name: {value: i for i, value in enumerate(values)} for name, values in place.items()}
     rows = sorted(rows, key=lambda row: (*(ranks[name][row.get(name)] for name in ranks), order[row["method"]]))
     text, number, whole = pa.string(), pa.float64(), pa.int64()
-    types = dict.fromkeys(("dataset", "tree", *(("measure", "limits") if many else ()), "method", "noise"), text)
+    first = ("dataset", *("breakdown" for row in rows[:1] if "breakdown" in row), "tree")
+    types = dict.fromkeys((*first, *(("measure", "limits") if many else ()), "method", "noise"), text)
     types |= {"epsilon": number, "tau": number, "level": text, "rmsre": number, "standard_error": number, "kind": text}
     types |= {"below_10_percent": number, "nodes": whole, "draws": whole, "pool": text, "title": text}
     types |= {"generated": pa.bool_()} | dict.fromkeys(MANY if many else (), number)
@@ -248,6 +252,9 @@ def _tables(rows: list[Record], tasks: list[GridTask]) -> tuple[object, object]:
 def answer(task: GridTask, case: Case) -> list[Record]:
     """The rows of the evaluation table for a task: of each measure and, if there are several, of all together."""
     rows: list[Record] = []
+    if case.breakdowns:
+        each = [(case.at(task.tau, epsilon), method) for epsilon in task.epsilons for method in task.methods]
+        return [row for at, method in each for row in _of_breakdowns(task, at, method)]
     by_epsilon = measures_by_epsilon(case, task.methods, task.tau, task.epsilons)
     for _, same in groupby(by_epsilon, key=lambda measures: measures[0].case):  # counts alone: the same at every ε
         measures = list(zip(*same, strict=True))
@@ -349,6 +356,26 @@ def _together(rows: Sequence[Record], weights: Sequence[float]) -> Record:
         errors = (p * row["rmsre"] * row["standard_error"] for p, row in zip(part, rows, strict=True))
         whole["standard_error"] = sqrt(sum(e**2 for e in errors)) / whole["rmsre"] if whole["rmsre"] > 0 else 0.0
     return whole
+
+
+def _of_breakdowns(task: GridTask, case: Case, method: Method) -> list[Record]:
+    """The rows of each breakdown and, last, of all: root mean squares by their weights; one may have none."""
+    rows, weights = list[Record](), [one.weight for one in case.spec.breakdowns or ()]
+    for errors in joint_errors(case, method, task.draws, task.seed, task.pool):
+        kind, trees = "exact" if errors[0].draws is None else "simulated", list[Record]()
+        for one, error in zip(case.breakdowns, errors, strict=True):
+            rows += [row | {"breakdown": one.name} for row in _rows(one, task, method, case.spec.epsilon, kind, error)]
+            trees.append(rows[-1])
+        nodes, asked = [tree["nodes"] for tree in trees], [i for i, weight in enumerate(weights) if weight]
+        whole = trees[0] | {"tree": case.name, "breakdown": None, "nodes": sum(nodes)}
+        whole["rmsre"] = sqrt(sum(weights[i] * trees[i]["rmsre"] ** 2 for i in asked) / sum(weights))
+        whole["below_10_percent"] = float(np.average([tree["below_10_percent"] for tree in trees], weights=nodes))
+        if kind == "simulated":  # joint estimates depend on each other
+            drawn = np.average([trees[i]["squared"] for i in asked], 0, [weights[i] for i in asked]).tolist()
+            spread = float(np.std(drawn, ddof=1)) / sqrt(task.draws) / 2
+            whole |= {"squared": drawn, "standard_error": spread / whole["rmsre"] if whole["rmsre"] else 0.0}
+        rows.append(whole)
+    return rows
 
 
 _CASES: dict[str, Case] = {}  # of this process, by their keys, once they were needed

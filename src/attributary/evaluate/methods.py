@@ -8,7 +8,7 @@ Methods that were registered (`budget.register`, `estimators.register`) are know
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attributary.budget import METHODS as SPLITS
 from attributary.budget import BudgetMethod
@@ -62,6 +62,13 @@ class Method:
     def scales(self) -> bool:
         """Whether one split serves every ε under noise that is proportional to 1/ε²; a user's is asked at each."""
         return self.split.scales and not self.planned
+
+
+# Of several breakdowns: each planned and denoised by itself, with the part of the budget that it needs, or equal parts.
+APART = tuple(
+    Method(replace(SPLITS["optimal"], name=name), ESTIMATORS["unbiased"]) for name in ("apart", "equal-parts")
+)
+JOINT = ("optimal-unbiased", ZEROS)  # are tried beside these
 
 
 def methods() -> dict[str, Method]:

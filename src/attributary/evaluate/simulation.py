@@ -249,7 +249,7 @@ def simulate(
                 squared[i, j].append(with_tree(copies.levels(off)))
 
     def errors(i: int, j: int) -> PooledErrors:
-        made = _errors(np.concatenate(squared[i, j]), nodes[i, j] / draws, measure)
+        made = of_draws(np.concatenate(squared[i, j]), nodes[i, j] / draws, measure)
         return made._replace(**_coverage(covered[i, j], np.diff(case.tree.offsets)))
 
     return [[errors(i, j) for j in range(len(kinds))] for i in range(len(noises))]
@@ -285,7 +285,7 @@ def inside(estimate: Estimate, count: Floats) -> Floats:
     return held
 
 
-def _errors(squared: Floats, nodes: Floats, measure: Pooling) -> PooledErrors:
+def of_draws(squared: Floats, nodes: Floats, measure: Pooling) -> PooledErrors:
     """The standard error is that of the mean over draws, carried over to its root."""
     rmsre: Floats = np.sqrt(squared.mean(axis=0))
     spread = squared.std(axis=0, ddof=1) / np.sqrt(len(squared))

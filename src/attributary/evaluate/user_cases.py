@@ -22,6 +22,7 @@ from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import Engine
 from attributary.logs.log_files import all_files, is_generated
 from attributary.noise import Entropy, model, page_of
+from attributary.pipeline.breakdowns import by_breakdown
 from attributary.pipeline.level_columns import level_columns
 from attributary.pipeline.read_prior import COUNTS, ESTIMATES, count_rows, of_measure, read_prior
 from attributary.plan.make import make_plan, refuse_unknown_limits
@@ -46,7 +47,7 @@ def user_cases(
     *,
     name: str = "counts",
     prior_epsilon: float | None = None,
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
     generated: bool = False,
     counts_from: str = "the counts",
     before_from: str = "the prior",
@@ -92,7 +93,7 @@ def user_cases(
             f"{shown(counts_from)} is a report, which does not show what limits cut off; give counts, as `attributary "
             "count` writes them for this spec"
         )
-    names = [attribute.name for attribute in spec.known]
+    names = [attribute.name for attribute in spec.attributes if not attribute.unknown or attribute.occurs]
     rows = level_columns(counts, names, counts_from) if names else None
     with refused(counts_from):
         tree = spec.tree(rows)
@@ -102,6 +103,30 @@ def user_cases(
     assert prior.profile is not None  # the spec has limits
     cases = limited_cases(name, spec, tree, measured, prior, prior.profile, noises, generated)
     return [replace(case, not_private=warning) for case in cases]
+
+
+def joint_cases(
+    spec: Spec, counts: Arrow, before: Arrow = None, noises: Sequence[str] = (), **options: Any
+) -> list[Case]:
+    """The cases of a spec with several breakdowns, for each noise model; a private prior's ε is divided equally."""
+    path, counts = str(options.get("counts_from", "the counts")), arrow_table(counts)
+    if spec.has_limits or COUNTS[0] not in counts.column_names:
+        raise InputError(
+            f"{shown(path)}: several breakdowns are evaluated on counts of one conversion per impression; leave out "
+            "values, take conversions_per_impression = 1, and give counts, not a report"
+        )
+    now, several = by_breakdown(spec, counts, path), len(spec.parts)
+    past = [None] * several if before is None else by_breakdown(spec, arrow_table(before), options["before_from"])
+    epsilon, made = EPSILON if options.get("prior_epsilon") is None else options["prior_epsilon"], list[Case]()
+    for asks in [spec.with_noise(noise) for noise in noises or (spec.noise,)]:
+        cases: list[Case] = []
+        for i, (part, table, earlier) in enumerate(zip(asks.parts, now, past, strict=True)):
+            own = options | {"prior_epsilon": epsilon / several, "seed": [options.get("seed", 0), i]}
+            tree = part.tree(level_columns(table, [each.name for each in part.attributes], path))
+            (one,) = user_cases(part, table, earlier, **own)
+            cases.append(replace(one, name=spec.called[i], labelled=tree))
+        made.append(replace(cases[0], name="all breakdowns", spec=asks, breakdowns=tuple(cases), labelled=None))
+    return made
 
 
 def limited_cases(
@@ -150,7 +175,7 @@ def private_prior(spec: Spec, tree: Tree, before: Arrow, rng: Entropy | None, ep
     return from_estimates(tree, table, known=names)
 
 
-def _private(spec: Spec, tree: Tree, past: Any, seed: int, epsilon: float) -> Prior:
+def _private(spec: Spec, tree: Tree, past: Any, seed: int | Sequence[int], epsilon: float) -> Prior:
     """A prior that gives nothing away: estimates as they are, or counts measured and denoised."""
     if ESTIMATES[0] in past.column_names and COUNTS[0] not in past.column_names:
         return from_estimates(tree, past, known=[attribute.name for attribute in spec.known])

@@ -10,12 +10,16 @@ USED_UP = "the budget of {} is used up"
 OLDER = "credited to an older impression, or to another level"
 
 
-def count_lines(reported: Reported, paid: int | None) -> list[str]:
+def count_lines(reported: Reported, paid: int | None, name: str = "") -> list[str]:
     """What becomes of conversions under the limit of the spec, and how many are lost under others."""
     whole = max(reported.by_limit.get(paid or 0, 0) + sum(reported.lost.values()), 1)
     each = [(times, 1 - number / whole) for times, number in reported.by_limit.items()]
     others = [f"{times}{' (the spec)' * (times == paid)}: {lost:.1%}" for times, lost in each]
     lines = [f"lost by how many conversions of a device one epoch pays for: {', '.join(others)}"]
+    if reported.by_clip:
+        parts = ", ".join(f"{clip:g}: {1 - here / reported.whole:.1%}" for clip, here in reported.by_clip.items())
+        what = f"{reported.whole:,.2f} of {name} are on conversions with an impression"
+        lines += [f"{what}; clips and budgets leave out, by the clip: {parts}"]
     if reported.moved:
         lines += [f"{reported.moved:,} conversions are credited to an older impression, whose epoch can still pay"]
     return lines

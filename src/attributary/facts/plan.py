@@ -338,7 +338,9 @@ def limit_lines(plan: Plan) -> list[Line]:
 
 def limits_of(plan: Plan) -> str:
     """What cuts something off: the spec's limits, or budgets of devices."""
-    return "limits" if plan.spec.paid is None else "used-up budgets"
+    return (
+        "limits" if plan.spec.paid is None else "clips and used-up budgets" if plan.spec.values else "used-up budgets"
+    )
 
 
 def cut_off(plan: Plan) -> list[str]:
@@ -455,16 +457,19 @@ def batch_lines(plan: Plan, tree: Tree, count: Floats, whose: str) -> list[Line]
 
     `count` are the conversions of each node, in the tree's order, and `whose` says where they were counted.
     """
-    spec, lines = plan.spec, []
+    spec, lines, unknown = plan.spec, list[Line](), [attribute.name for attribute in plan.spec.unknown]
     least = None if spec.api is None else spec.api.least_batch
-    for i in range(spec.first_unknown, len(spec.levels)) if least and count.any() else ():
-        names = [attribute.name for attribute in spec.unknown[: i - spec.first_unknown + 1]]
-        width = int(np.prod([len(attribute.labels) for attribute in spec.unknown[: len(names)]]))
-        batches = tree.to_level_order(count)[tree.slice(i)].reshape(-1, width).sum(axis=0)
+    if not least or not count.any():
+        return lines
+    levels = {spec.held(i)[1]: i for i, part in enumerate(plan.default) if part}  # the last that has these batches
+    numbers = tree.numbered(unknown)
+    for names, i in ((unknown[:held], i) for held, i in levels.items() if held):
+        batches = np.bincount(numbers[i], tree.to_level_order(count)[tree.slice(i)])
         few = batches < least
-        if plan.default[i] and few.any():
+        if few.any():
             part = percent(float(batches[few].sum() / max(batches.sum(), 1)))
-            text = f"{int(few.sum()):,} of {width:,} by {listed(names)} have fewer than {least} reports {whose}, with "
+            number = f"{int(few.sum()):,} of {len(batches):,} by {listed(names)}"
+            text = f"{number} have fewer than {least} reports {whose}, with "
             remedy = f"services answer none of them: coarser values of {names[-1]} or a longer period help"
             lines.append(Line("batches", f"{text}{part} of the conversions; {remedy}", True))
     return lines

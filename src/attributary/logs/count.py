@@ -281,6 +281,7 @@ def device_logs(spec: Spec, question: Question, sites: SiteColumns) -> Devices:
     kinds |= {name: its for name, (_, its) in needed.items()}
     views |= {SITE: label(impressions, sites.impression)} if sites.impression else {}
     kinds |= {SITE: key(conversions, sites.conversion)[0]} if sites.conversion else {}
+    kinds |= value_columns(spec, conversions)[0]
     views, kinds = views or {"known_0": "0"}, kinds or {"unknown_0": "0"}
     common = _common(impressions, conversions, (seen, done), {user: both}, views, kinds)
     there = [user, *needed, *[SITE] * (sites.conversion is not None)]

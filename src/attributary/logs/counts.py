@@ -104,6 +104,11 @@ class Counts:
                 **({"budget_used_up": dict(self.reported.lost)} if self.reported else {}),
             },
             **({"reported_by_conversions_paid_for": dict(self.reported.by_limit)} if self.reported else {}),
+            **(
+                {"value_reported_by_clip": dict(self.reported.by_clip)}
+                if self.reported and self.reported.by_clip
+                else {}
+            ),
             "outside_domain": [outside._asdict() for outside in self.outside],
             "impressions_without_time": self.undated,
             "rows_left_out_by_conditions": dict(self.filtered),
@@ -170,12 +175,13 @@ def _of_part(spec: Spec, part: Spec, logs: Logs, table: Arrow, period: Period) -
     count = np.bincount(leaf[kept], conversions[kept], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
     made = _table(part, known, paths.first, sizes, seen_by_path, count)
-    for name in table.column_names:
-        if name.startswith(AT):
+    of_devices = any(name.startswith(AT) for name in table.column_names)
+    for name in table.column_names if of_devices else ():
+        if name not in ("fate", "number") and not name.startswith(("known_", "unknown_")):
             here = table.column(name).to_numpy()
             made = made.append_column(name, [_sum_at(leaf[kept], here[kept], number_of_leaves)])
     values: tuple[ValueTotals, ...] = ()
-    if many or spec.values or spec.conversions_per_impression != 1:
+    if not of_devices and (many or spec.values or spec.conversions_per_impression != 1):
         inside = ~lost & (all_conversions > 0)
         grouped = conversion_groups(spec, table, leaf, all_conversions).some(inside)
         made, values = _measured(spec, made, grouped), value_totals(spec, grouped)
@@ -292,6 +298,7 @@ def _table(
     per_path = prod(sizes)
     mask = np.ones(len(conversions), bool)
     mask[::per_path] = False
+    columns = {attribute.name: columns[attribute.name] for attribute in spec.attributes}
     columns["impressions"] = pa.array(np.repeat(impressions, per_path), mask=mask)
     columns["conversions"] = pa.array(conversions)
     return pa.table(columns)

@@ -30,7 +30,7 @@ class Devices:
 
     An event is a view or a conversion. What views have in common is a row of `views` (the known attributes as known_0…,
     what joins the logs besides the user as key_1…, `site`), what conversions have in common a row of `kinds` (the
-    unknown attributes, the same keys, `site`); both have a column `code`.
+    unknown attributes, the same keys, `site`, values as value_0…); both have a column `code`, kinds also `number`.
     """
 
     start: Ints
@@ -50,6 +50,8 @@ class Reported(NamedTuple):
     lost: Mapping[str, int]
     moved: int  # conversions that are reported for an older view than the last
     by_limit: Mapping[int, int]  # how many would be reported under other limits
+    by_clip: Mapping[float, float] = {}  # the sum of a value that would be reported if clipped there
+    whole: float = 0.0  # and of all values above 0
 
 
 class LevelLoss(NamedTuple):

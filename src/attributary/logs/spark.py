@@ -20,7 +20,7 @@ from attributary.logs.log_files import TABLE, Files, files
 from attributary.types import Arrow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 AS_DUCKDB = {
     "spark.sql.session.timeZone": "UTC",
@@ -210,11 +210,16 @@ def _together(frames: "list[DataFrame]", kinds: dict[str, Kind]) -> "DataFrame":
     """One frame; columns that are not alike become text, and are refused if they are asked for."""
     if len(frames) == 1:
         return frames[0]
-    from pyspark.sql import functions as sf
-
-    names = {name: sf.col("`" + name.replace("`", "``") + "`") for name in kinds}
+    names = {name: named_column(name) for name in kinds}
     cells = [column.cast("string").alias(name) if kinds[name] == "other" else column for name, column in names.items()]
     return reduce(lambda one, other: one.unionByName(other), (frame.select(cells) for frame in frames))
+
+
+def named_column(name: str) -> "Column":
+    """A column whose name may hold dots."""
+    from pyspark.sql import functions as sf
+
+    return sf.col("`" + name.replace("`", "``") + "`")
 
 
 def _kind(words: str) -> Kind:

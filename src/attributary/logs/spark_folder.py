@@ -51,15 +51,12 @@ class SparkFolder:
         self._system.delete(self._path(self.address), True)
 
     def _path(self, address: str) -> Any:
-        return self._java.org.apache.hadoop.fs.Path(address)
+        java: Any = self.session._jvm
+        return java.org.apache.hadoop.fs.Path(address)
 
     @property
     def _system(self) -> Any:
         return self._path(self.address).getFileSystem(self.session._jsc.hadoopConfiguration())
-
-    @property
-    def _java(self) -> Any:
-        return self.session._jvm
 
 
 @contextmanager

@@ -18,7 +18,6 @@ class AggregatorSums(OnSums):
     name = "one-aggregator"
     short = "credit, noise of one aggregator"
     beside = None  # type: ignore[assignment]
-    values = False
     formula = None  # type: ignore[assignment]
     parts = 2
 
@@ -38,6 +37,7 @@ class AggregatorCounts(OnCounts):
     name = "one-aggregator-counts"
     short = "whole counts, noise of one aggregator"
     beside = None
+    values = True  # what an API refuses of them, it says itself
     parts = 2
 
     @property

@@ -104,7 +104,7 @@ def _for_each(text: str, names: Sequence[str], columns: Collection[str]) -> str 
     some = [part.strip() for part in text.split(",")]
     if set(some) <= set(columns) and len(some) == len(names):
         return some
-    numbers = _per_level(text) if len(some) == len(names) else None
+    numbers = per_level(text) if len(some) == len(names) else None
     return text if numbers is None else numbers
 
 
@@ -291,31 +291,32 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
                 + (", or inf if the row was not measured" if name in ("variance", "std") else "")
             )
         return amounts
-    per_level = _per_level(stated)
-    if per_level is None:
+    numbers = per_level(stated)
+    if numbers is None:
         raise InputError(
             f"{shown(path)} has no column {stated!r}, which is not a number either; {option} is a column, a number, or "
             f"a number per level, as in 4,2,1; {columns_in_words(table)}"
         )
-    if not all(0 <= amount <= largest or amount == inf for amount in per_level):
+    if not all(0 <= amount <= largest or amount == inf for amount in numbers):
         raise InputError(f"{name} must be 0 or more, up to {largest:g}; got {option} {stated}")
-    if len(per_level) == 1:
-        return np.full(table.num_rows, per_level[0])
+    if len(numbers) == 1:
+        return np.full(table.num_rows, numbers[0])
     if form.second:
         raise _of_no_level(form)
-    if len(per_level) != tree.depth:
+    if len(numbers) != tree.depth:
         raise InputError(
             f"{option} takes one number, or one for each of the {tree.depth} levels "
-            f"({', '.join(tree.level_names)}); got {len(per_level)}"
+            f"({', '.join(tree.level_names)}); got {len(numbers)}"
         )
-    return tree.by_level(per_level)[: table.num_rows]
+    return tree.by_level(numbers)[: table.num_rows]
 
 
 def _of_no_level(form: TableForm) -> InputError:
     return InputError(f"{shown(form.path)}: they are of no level, and the noise is stated by level; state one for all")
 
 
-def _per_level(amount: Amount) -> list[float] | None:
+def per_level(amount: Amount) -> list[float] | None:
+    """The numbers of a text, with commas between them; None for what is none."""
     texts = [each.strip() for each in amount.split(",")] if isinstance(amount, str) else np.atleast_1d(amount)
     try:
         numbers = [float(each) for each in texts]

@@ -18,7 +18,7 @@ from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.earlier import HISTORY, NOISY, PERIODS, Profile
 from attributary.prior.history import history
 from attributary.spec import Spec
-from attributary.spec.measure import AT, BEYOND, COUNT, FROM
+from attributary.spec.measure import AT, BEYOND, COUNT, FROM, OF
 from attributary.tables import read_table, shown
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_columns import floats, mark, together, words_of
@@ -129,8 +129,9 @@ def count_rows(spec: Spec, tree: Tree, table: Arrow, path: str) -> Arrow:
                 "this spec"
             )
     wanted = [*COUNTS, "rank", COUNTS[0] + BEYOND]
+    sums = AT, *(measure.name + OF for measure in spec.values)
     wanted += [measure.name + end for measure in spec.values for end in ("", BEYOND, FROM)]
-    return _rows(tree, table, path, [n for n in table.column_names if n in wanted or n.startswith(AT)])
+    return _rows(tree, table, path, [n for n in table.column_names if n in wanted or n.startswith(sums)])
 
 
 def _rows(tree: Tree, table: Arrow, path: str, names: Any) -> Arrow:

@@ -19,9 +19,9 @@ import numpy as np
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError, PrivacyRefusal
-from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
+from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, noted, with_impressions
 from attributary.estimators import Estimator, refuse_estimator
-from attributary.logs.count import count
+from attributary.logs.count import Question, count
 from attributary.logs.counts import Counts, leaves
 from attributary.logs.devices import Devices, LevelLoss, rules_of
 from attributary.logs.engine import Engine
@@ -39,7 +39,7 @@ from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
-from attributary.spec.measure import AT, COUNT
+from attributary.spec.measure import AT
 from attributary.tables import write_table
 from attributary.tables.table_columns import floats, mark, together
 from attributary.tree import Tree
@@ -89,16 +89,18 @@ class Run:
     def impressions(self) -> Floats | None:
         """The impressions of each node, in the tree's order; None where no attribute is known to an impression.
 
-        An impression has no unknown attributes: nodes below the last known one have the impressions of the node above.
+        An impression has no unknown attributes: nodes have all impressions with their known ones.
         """
-        tree, known = self.tree, len(self.plan.spec.known)
+        tree, known = self.tree, [attribute.name for attribute in self.plan.spec.known]
         if not known and not tree.total:
             return None
         rows, seen = match(tree, self.counts.table), floats(self.counts.table, IMPRESSIONS, "the counts")
         first = np.bincount(rows.node[rows.leaf], np.nan_to_num(seen[rows.leaf]), len(tree))
         each: Floats = tree.in_level_order.sum_up(first)
-        each[tree.offsets[tree.total + known] :] = np.nan
-        return tree.from_level_order(known_above(tree, each))
+        for level, number in enumerate(tree.numbered(known)):
+            here = tree.slice(level)
+            each[here] = np.bincount(number, each[here])[number]
+        return tree.from_level_order(each)
 
     @property
     def errors(self) -> dict[str, float]:
@@ -287,6 +289,13 @@ class Request(NamedTuple):
         """Whether the rows of the logs were generated."""
         return self.spec.logs is not None and any(map(is_generated, all_files(self.spec.logs, self.folder)))
 
+    def questions(
+        self, engine: Engine, since: Moment | None, until: Moment | None, prior_until: Moment | None
+    ) -> tuple[Question, ...]:
+        """What is asked of the logs: of the period and, if these tell the prior, of the one before."""
+        periods = [(since, until)] if prior_until is None else [(prior_until, until), (since, prior_until)]
+        return tuple(Question.of(self.spec, self.folder, *period, engine) for period in periods)
+
     def known(self, counts: Counts, before: Counts | None) -> "list[Known]":
         """What is known of each breakdown before it is measured."""
         spec, parts = self.spec, len(self.spec.parts)
@@ -364,7 +373,9 @@ def simulate(
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
         here = replace(k.counts, devices=None)  # which may be large
         if losses:
-            noise = rmsre.levels(k.tree, truth[COUNT], est[COUNT].variance, one.spec.tau, metric=one.spec.weigh)
+            (part,) = one.by_measure
+            name, tau = part.measure.name, part.tau
+            noise = rmsre.levels(k.tree, truth[name], est[name].variance, tau, metric=one.spec.weigh)
             errors = dict(zip(k.tree.level_names, noise.tolist(), strict=True))
             losses = tuple(loss._replace(noise=errors[loss.level]) for loss in losses)
         runs.append(Run(one, k.tree, k.expected, here, k.before, truth, est, confidence, generated, losses))
@@ -412,6 +423,8 @@ class Known(NamedTuple):
 
 def spec_of(plan: Plan | JointPlan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
+    domains = {attribute.name: attribute.labels for attribute in plan.spec.unknown}
+    spec = spec.with_values(lambda name: domains.get(name, ()))
     if [asked(part) for part in plan.spec.parts] != [asked(part) for part in spec.parts]:
         of_plan, of_spec = (" and ".join(" > ".join(part.levels) for part in s.parts) for s in (plan.spec, spec))
         both = f"the plan has {of_plan}, the spec has {of_spec}"

@@ -8,14 +8,13 @@ plan is made of as many roots as fit.
 """
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from attributary.estimates import USUAL
 from attributary.estimators import Estimator
 from attributary.kernel import usable_threads
 from attributary.logs.count import Question, make_engine
-from attributary.logs.counts import Counts, counts_together, with_fates
+from attributary.logs.counts import Counts, counts_together
 from attributary.logs.devices import rules_of
 from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import Engine
@@ -34,15 +33,22 @@ from attributary.logs.log_columns import Moment
 from attributary.noise import blocks
 from attributary.noise.blocks import BlockEntropy, block_number
 from attributary.pipeline.run import FILES, JointRun, Known, Request, Run, plan_for, simulate
-from attributary.pipeline.spark_run import BEFORE, ON_PAGE, CountTask
+from attributary.pipeline.run_parts import (
+    BEFORE,
+    ON_PAGE,
+    CountTask,
+    RunInParts,
+    numbered_from,
+    upper_levels,
+    with_other_rows,
+)
 from attributary.plan import Plan
 from attributary.plan.joint import JointPlan
-from attributary.prior import Prior, none
+from attributary.prior import none
 from attributary.spec import Spec
-from attributary.tables import write_table
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_writer import table_parts
-from attributary.tree import Tree
+from attributary.types import Arrow
 from attributary.whole_files import save, whole_folder
 
 if TYPE_CHECKING:
@@ -55,20 +61,11 @@ UNIT, ROOT, LEAF = "__unit", "__root", "__leaf"  # columns: which roots go toget
 
 
 @dataclass(frozen=True, eq=False)
-class RunByRoot:
+class RunByRoot(RunInParts):
     """What a run came to that was too large to be held; its tables are in the folder."""
 
-    plan: Plan
-    tree: Tree  # that the plan was made for: of some roots
-    prior: Prior  # on that tree
-    counts: Counts  # without their table
-    before: Counts | None
-    leaves: int
-    rows: int  # of the estimates
-    tables: tuple[str, ...]
     shown: "ReportInputs"  # of the upper levels
     errors: dict[str, float]  # of this draw, by measure
-    generated: bool
 
 
 def run_into(
@@ -99,8 +96,7 @@ def run_into(
     asked = Request.of(spec, folder, prior, prior_until, protected, plan, estimator)
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
         stage("counting")
-        periods = [(since, until)] if prior_until is None else [(prior_until, until), (since, prior_until)]
-        now, *then = (Question.of(asked.spec, asked.folder, *period, running) for period in periods)
+        now, *then = asked.questions(running, since, until, prior_until)
         groups = None
         if isinstance(running, DuckDB) and can_go_by_root(asked, method):
             groups = Groups.of(asked.spec, (now, *then), running)
@@ -151,8 +147,7 @@ class Groups:
     @classmethod
     def of(cls, spec: Spec, questions: tuple[Question, ...], engine: DuckDB) -> Self:
         """Counts the groups."""
-        now = questions[0]
-        task = CountTask(spec, now.logs, now.period, questions[1].period if len(questions) > 1 else None)
+        now, task = questions[0], CountTask.of(spec, questions)
         each = (f"SELECT *, {bool(i)} AS {BEFORE} FROM ({q.sql})" for i, q in enumerate(questions))
         with now.bad_cells():
             table = engine.keep("groups", " UNION ALL BY NAME ".join(each), now.stage)
@@ -192,7 +187,7 @@ class Groups:
         )
         return replace(self, table=dealt, units=units, leaves=sum(unit.leaves for unit in units))
 
-    def both(self) -> list[Any]:
+    def both(self) -> list[Arrow]:
         """All groups of each period."""
         return [self.engine.run(f"SELECT * FROM {self.table} WHERE {BEFORE} = {bool(i)}") for i in (0, 1)]
 
@@ -213,13 +208,10 @@ class Groups:
 
     def total(self, which: int, parts: Sequence[Counts]) -> Counts:
         """The counts of all units of a period, with what became of other rows."""
-        question = self.questions[which]
         where = f"WHERE {BEFORE} = {bool(which)} GROUP BY fate"
         rows = self.engine.run(f"SELECT fate, CAST(SUM(number) AS BIGINT) AS number FROM {self.table} {where}")
-        fate, number = (rows[name].to_numpy().astype(np.int64) for name in ("fate", "number"))
         many = "rank" in self.engine.run(f"SELECT * FROM {self.table} LIMIT 0").column_names
-        made = with_fates(counts_together(parts), question.logs, question.period, fate, number, many)
-        return question.finished(made).refuse_no_match()
+        return with_other_rows(self.questions[which], counts_together(parts), rows, many)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +254,7 @@ class RootTask:
         so_far, plan = SoFar(self.plan), self.plan
         with whole_folder(output, FILES) as place:
             with ExitStack() as open_:
-                add = dict[str, Callable[[Any], None]]()
+                add = dict[str, Callable[[Arrow], None]]()
                 for done in self.runs(stage):
                     for name, table in so_far.add(done).items():
                         if name not in add:
@@ -279,7 +271,7 @@ class RootTask:
         leaves, rows = self.groups.leaves, int(so_far.nodes.sum()) * len(plan.measures)
         errors = {name: float(np.sqrt(np.mean(each / so_far.nodes))) for name, each in so_far.squares.items()}
         return RunByRoot(
-            plan, known.tree, known.expected, counts, before, leaves, rows, tuple(add), shown, errors, self.generated
+            plan, known.tree, known.expected, counts, before, leaves, rows, tuple(add), self.generated, shown, errors
         )
 
 
@@ -291,9 +283,9 @@ class SoFar:
         self.counts: tuple[list[Counts], list[Counts]] = ([], [])  # without tables; of both periods
         self.nodes = np.zeros(len(plan.levels))  # of each level
         self.squares = {part.measure.name: np.zeros(len(plan.levels)) for part in plan.by_measure}  # of errors
-        self._upper, self._depth = list[Any](), len(plan.levels)
+        self._upper, self._depth = list[Arrow](), len(plan.levels)
 
-    def add(self, done: Run) -> dict[str, Any]:
+    def add(self, done: Run) -> dict[str, Arrow]:
         """Takes notice of a unit; its tables, with nodes numbered after those before."""
         for parts, counted in zip(self.counts, (done.counts, done.before), strict=True):
             parts += [] if counted is None else [replace(counted, table=None)]
@@ -305,14 +297,11 @@ class SoFar:
         self.nodes += nodes
         tables = dict(done.tables)
         for name in tables.keys() & {"estimates", "ratios"}:
-            for column in ("node", "parent"):
-                number = tables[name][column].to_numpy().astype(np.int64)
-                here, shifted = tables[name].column_names.index(column), np.where(number < 0, -1, number + begin)
-                tables[name] = tables[name].set_column(here, column, pa.array(shifted))
+            tables[name] = numbered_from(tables[name], begin)
         self._keep(tables["estimates"])
         return tables
 
-    def _keep(self, table: Any) -> None:
+    def _keep(self, table: Arrow) -> None:
         """Keeps the rows of as many levels as a page has room for; of too many roots, the largest."""
         self._upper.append(table.filter(pc.less(table["level"], self._depth)))
         most = ON_PAGE * len(self.plan.measures)
@@ -323,7 +312,7 @@ class SoFar:
         if sum(len(one) for one in self._upper) > 2 * most:
             self._upper = [self._largest()]
 
-    def _largest(self) -> Any:
+    def _largest(self) -> Arrow:
         """The rows of ON_PAGE nodes that are the largest, by the first measure, where there are more."""
         upper = pa.concat_tables(self._upper)
         first = (
@@ -338,14 +327,4 @@ class SoFar:
 
     def shown(self) -> "ReportInputs":
         """Plan and estimates as a page shows them."""
-        from attributary.report import read
-
-        table = self._largest()
-        with tempfile.TemporaryDirectory() as place:
-            files = [os.path.join(place, name) for name in ("plan.json", "estimates.parquet")]
-            self.plan.save(files[0])
-            write_table(table.drop_columns(["node", "parent", "level"]), files[1])
-            shown = read(files)
-        rows = int(self.nodes.sum()) * len(self.plan.measures)
-        upper = f"{' > '.join(self.plan.levels[: self._depth])}, {len(table):,} of {rows:,} rows"
-        return shown if len(table) == rows else replace(shown, upper=upper)
+        return upper_levels(self.plan, self._largest(), self._depth, int(self.nodes.sum()) * len(self.plan.measures))

@@ -11,14 +11,14 @@ secret and the block alone. The plan is made of the roots of one block: of all t
 
 import os
 import pickle
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from attributary.denoising.cluster import denoise_spark
@@ -26,10 +26,9 @@ from attributary.errors import InputError
 from attributary.estimates import IMPRESSIONS, RATES, USUAL
 from attributary.estimators import Estimator
 from attributary.logs.count import Question
-from attributary.logs.counts import FATES, Counts, counts_together, leaves, seen_fates, with_fates
+from attributary.logs.counts import Counts, counts_together, leaves
 from attributary.logs.devices import rules_of
-from attributary.logs.log_columns import Moment, Period, bucket_codes, label_codes
-from attributary.logs.log_files import all_files, is_generated
+from attributary.logs.log_columns import Moment
 from attributary.logs.spark import Spark, any_pandas, spark_errors
 from attributary.logs.spark_folder import SparkFolder, spark_folder
 from attributary.noise import blocks
@@ -37,100 +36,34 @@ from attributary.noise.blocks import (
     ROOM,
     TOP,
     BlockEntropy,
-    Codes,
     block_number,
     codes_by_level,
-    label_hashes,
     own_block,
-    path_codes,
 )
-from attributary.pipeline.breakdowns import by_breakdown
-from attributary.pipeline.read_prior import prior_table
-from attributary.pipeline.run import FILES, Known, Run, check_earlier, plan_for, refuse_two_priors, simulate, spec_of
+from attributary.pipeline.run import FILES, Known, Request, Run, check_earlier, plan_for, simulate
+from attributary.pipeline.run_parts import (
+    BEFORE,
+    ON_PAGE,
+    PART,
+    CountTask,
+    RunInParts,
+    numbered_from,
+    upper_levels,
+    with_other_rows,
+)
 from attributary.plan import Plan
-from attributary.plan.joint import JointPlan, load_plan
-from attributary.prior import Prior, none
+from attributary.plan.joint import JointPlan
+from attributary.prior import none
 from attributary.prior.earlier import profile
-from attributary.spec import Logs, Spec
-from attributary.spec.attribute import Attribute
-from attributary.tables import write_table
-from attributary.tables.as_written import MEASURED
+from attributary.spec import Spec
+from attributary.tables.as_written import MEASURE, MEASURED
 from attributary.tables.table_columns import SEEDED, plain, with_column
-from attributary.tree import Tree
-from attributary.types import Arrow
+from attributary.types import Arrow, Record
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from attributary.report import ReportInputs
-
-PART, BEFORE, PATH = "__part", "__before", "__path_"  # columns beside those of the SQL
-ON_PAGE = 20_000  # nodes, at most
-
-
-@dataclass(frozen=True, eq=False)
-class CountTask:
-    """What every worker needs to make leaves of groups of rows."""
-
-    spec: Spec
-    logs: Logs
-    period: Period
-    earlier: Period | None = None
-
-    def counted(self, rows: Arrow) -> tuple[Counts, Counts | None] | None:
-        """The counts of groups of rows, as an Arrow table, and those before; None where these alone have any."""
-        now, then = (rows.filter(pc.equal(rows.column(BEFORE), earlier)) for earlier in (False, True))
-        if not now.num_rows:
-            return None
-        earlier = leaves(self.spec, self.logs, then, self.earlier) if self.earlier and then.num_rows else None
-        return leaves(self.spec, self.logs, now, self.period), earlier
-
-    def coded(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Batches of groups with a code for the path down to each known attribute, by labels as they will be."""
-        import pyarrow as pa
-
-        for batch in batches:
-            table = pa.Table.from_batches([batch])
-            has = np.isin(table.column("fate").to_numpy(), self.fates)  # others have no path
-            path, some, codes = np.zeros(int(has.sum()), np.uint64), table.filter(pa.array(has)), []
-            for i, attribute in enumerate(self.spec.known):
-                path = path_codes(path, self._hashes(some, f"known_{i}", attribute))
-                codes.append(np.zeros(len(has), np.int64))
-                codes[-1][has] = path.astype(np.int64)
-            yield pa.RecordBatch.from_arrays([*batch.columns, *codes], [*batch.schema.names, *self.paths])
-
-    def _hashes(self, table: Arrow, column: str, attribute: Attribute) -> Codes:
-        by_label = attribute.calendar is None
-        made = label_codes(table, column, attribute, self.logs) if by_label else bucket_codes(table, column, attribute)
-        return label_hashes(made.labels.to_pylist())[made.code]
-
-    def survey(self, rows: Arrow) -> Arrow:
-        """The nodes of a part's levels, and its counts without their table: one row, or none."""
-        import pyarrow as pa
-
-        counted, cells = self.counted(rows), []
-        if counted is not None:
-            told = [None if c is None else replace(c, table=None) for c in counted]
-            number = np.diff(self.spec.tree(counted[0].table).offsets).tolist()
-            cells = [(rows.column(PART)[0].as_py(), number, *map(pickle.dumps, told))]
-        columns = zip(*cells, strict=True) if cells else [[]] * 4
-        kinds = [pa.int64(), pa.list_(pa.int64()), pa.binary(), pa.binary()]
-        arrays = [pa.array(list(c), kind) for c, kind in zip(columns, kinds, strict=True)]
-        return pa.table(arrays, names=["part", "nodes", "counts", "before"])
-
-    @property
-    def fates(self) -> list[int]:
-        """The fates of rows that are in a leaf."""
-        return [*seen_fates(self.logs, self.period), FATES.index("conversion")]
-
-    @property
-    def paths(self) -> list[str]:
-        return [f"{PATH}{i}" for i in range(len(self.spec.known))]
-
-    @property
-    def domain(self) -> int:
-        """How many leaves a known path has."""
-        return int(np.prod([len(attribute.labels) for attribute in self.spec.unknown], dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,22 +93,15 @@ class RunTask:
             tables = done.tables
         return {name: self._told(name, table, part) for name, table in tables.items()}
 
-    def _told(self, name: str, table: Any, part: int) -> Any:
+    def _told(self, name: str, table: Arrow, part: int) -> Arrow:
         """A table of a part with the numbers of its nodes among all, and a column that says why it is not private."""
-        import pyarrow as pa
-
-        for column in ("node", "parent") if name in ("estimates", "ratios") else ():
-            number = table.column(column).to_numpy().astype(np.int64)
-            shifted = np.where(number < 0, -1, number + self.first.get(part, 0))
-            table = table.set_column(table.column_names.index(column), column, pa.array(shifted))
+        table = numbered_from(table, self.first.get(part, 0)) if name in ("estimates", "ratios") else table
         told = with_column(table)
         columns = {c: plain(told.column(c)) for c in told.column_names}
         return pa.table(columns).replace_schema_metadata(told.schema.metadata)
 
-    def measured(self, rows: Any) -> Any:
+    def measured(self, rows: Arrow) -> Arrow:
         """The noisy sums of a part's nodes, by measure; nodes above all parts have what it adds to their sums."""
-        import pyarrow as pa
-
         counted, part = self.count.counted(rows), int(rows.column(PART)[0].as_py())
         if counted is None:
             return self.figures.empty_table()
@@ -188,36 +114,27 @@ class RunTask:
         block = np.where(tree.level < total, TOP, part // ROOM * ROOM)  # of nodes above all parts
         nodes = [code, np.where(tree.parent < 0, -1, code[tree.parent]), tree.level, block, tree.level < first]
         seen = Run(plan, tree, none(tree), *counted, {}, {}, self.confidence, False).impressions
+        seen = np.full(len(tree), np.nan) if seen is None else seen
         labels = [plain(tree.table().column(name)) for name in tree.attributes]
         for k, each in enumerate(plan.by_measure):
             exact = sums.limited(each.measure, each.plan.most_of_heads(tree), each.clip) / each.clip
             budget = each.plan.budget(tree)
             noisy = entropy.measure(plan.spec.noise_model, tree, len(plan.spec.known), exact, budget)
-            figures = [
-                exact,
-                budget,
-                noisy * each.clip,
-                each.variance(tree),
-                seen if seen is not None else exact * np.nan,
-            ]
+            figures = [exact, budget, noisy * each.clip, each.variance(tree), seen]
             columns = [np.full(len(tree), k), *nodes, *labels, *figures]
             tables.append(pa.table(columns, names=self.figures.names).cast(self.figures))
         return pa.concat_tables(tables)
 
     @property
-    def figures(self) -> Any:
+    def figures(self) -> pa.Schema:
         """The columns of `measured`."""
-        import pyarrow as pa
-
         labels = [(f"label_{i}", pa.string()) for i in range(len(self.plan.spec.attributes))]
         nodes = [("measure", pa.int32()), *((name, pa.int64()) for name in ("node", "parent", "level", "block"))]
         figures = [(name, pa.float64()) for name in ("exact", "budget", *MEASURED, IMPRESSIONS)]
         return pa.schema([*nodes, ("above", pa.bool_()), *labels, *figures])
 
-    def top(self, rows: Any) -> Any:
+    def top(self, rows: Arrow) -> Arrow:
         """The nodes above all parts with their sums, in Arrow, and their noise: a block of its own."""
-        import pyarrow as pa
-
         model, entropy, tables = self.plan.spec.noise_model, BlockEntropy(self.key), []
         rows = rows.sort_by([(name, "ascending") for name in ("measure", "block", "level", "node")])
         for (k, block), mine in _grouped(rows, "measure", "block"):
@@ -226,7 +143,7 @@ class RunTask:
             tables.append(mine.set_column(mine.column_names.index(MEASURED[0]), MEASURED[0], pa.array(noisy)))
         return pa.concat_tables(tables)
 
-    def estimates(self, parts: "Parts", schema: Any) -> "DataFrame":
+    def estimates(self, parts: "Parts", schema: pa.Schema) -> "DataFrame":
         """The estimates of a tree that is cut, from figures of its parts, with these columns."""
         from pyspark import StorageLevel
         from pyspark.sql import functions as sf
@@ -234,10 +151,7 @@ class RunTask:
 
         spec = self.plan.spec
 
-        def measured(rows: Any) -> Any:  # PySpark takes a method's self for a key
-            return self.measured(rows)
-
-        figures = parts.frame(measured, self.figures).persist(StorageLevel.DISK_ONLY)
+        figures = parts.frame(self.measured, self.figures).persist(StorageLevel.DISK_ONLY)
         sums = ("exact", IMPRESSIONS)
         nodes = [name for name in self.figures.names if name not in sums]
         above = figures.where("above").groupBy(*nodes).agg(*(sf.sum(name).alias(name) for name in sums))
@@ -252,7 +166,7 @@ class RunTask:
         for k, each in enumerate(self.plan.by_measure):
             chosen = self.estimator if each.measure.is_count else self.estimator.for_values
             mine = both.where(sf.col("measure") == k).select("node", "parent", "level", *names)
-            how: dict[str, Any] = {"estimator": chosen, "tau": each.tau, "worth": each.share.worth}
+            how: Record = {"estimator": chosen, "tau": each.tau, "worth": each.share.worth}
             how |= {"shape": spec.noise_model.shape.name, "confidence": self.confidence}
             made = denoise_spark(mine, names[: -len(MEASURED) - 1], *MEASURED, **how)
             for rate, of in RATES.items():
@@ -263,7 +177,7 @@ class RunTask:
             frames.append(made.select(*(sf.col(labels.get(n, n)).cast(f.dataType).alias(n) for n, f in wanted)))
         return reduce(lambda one, other: one.unionByName(other), frames)
 
-    def work(self, name: str, schema: Any) -> Callable[[object], object]:
+    def work(self, name: str, schema: pa.Schema) -> Callable[[Arrow], Arrow]:
         """What makes one of these tables of a part's groups of rows."""
 
         def made(rows: Arrow) -> Arrow:
@@ -288,41 +202,12 @@ def _grouped(rows: Arrow, *names: str) -> Iterator[tuple[tuple[int, ...], Arrow]
 
 
 @dataclass(frozen=True, eq=False)
-class SparkRun:
+class SparkRun(RunInParts):
     """What a run on Spark came to; the frames counts and prior are NOT protected, the others are unless they say so."""
 
-    plan: Plan
-    tree: Tree  # that the plan was made for: of one block, or of all there is where there is no other
-    prior: Prior  # on that tree
     parts: "Parts"
     frames: "dict[str, DataFrame]"  # estimates, counts, and ratios and prior where one machine has them
     notes: Mapping[bytes, bytes]  # the metadata of the estimates, as one machine writes it
-    generated: bool
-
-    @property
-    def counts(self) -> Counts:
-        """What was counted, without the table."""
-        return self.parts.counts
-
-    @property
-    def before(self) -> Counts | None:
-        """What was counted in the period before, which is the prior."""
-        return self.parts.before
-
-    @property
-    def leaves(self) -> int:
-        """How many leaves there are."""
-        return self.parts.leaves
-
-    @property
-    def tables(self) -> Mapping[str, "DataFrame"]:
-        """The frames."""
-        return self.frames
-
-    @property
-    def rows(self) -> int:
-        """How many rows the estimates have."""
-        return sum(self.parts.levels) * len(self.plan.measures)
 
     def save(
         self, folder: str, stage: Callable[[str], None] = lambda _: None, *, again: bool = False
@@ -358,22 +243,13 @@ class SparkRun:
         """Plan and estimates of the upper levels, as many as a page shows."""
         from pyspark.sql import functions as sf
 
-        from attributary.report import read
-
         depth = max(1, int((np.cumsum(self.parts.levels) <= ON_PAGE).sum()))
         upper = estimates.where(sf.col("level") < depth)
         if self.parts.levels[0] > ON_PAGE:
-            upper = upper.orderBy(sf.desc("estimate")).limit(ON_PAGE)
-        table = upper.drop("node", "parent", "level").toArrow().replace_schema_metadata(self.notes)
-        with tempfile.TemporaryDirectory() as place:
-            files = [os.path.join(place, name) for name in ("plan.json", "estimates.parquet")]
-            self.plan.save(files[0])
-            write_table(table, files[1])
-            shown = read(files)
-        if depth == len(self.parts.levels):
-            return shown
-        names = " > ".join(self.plan.levels[:depth])
-        return replace(shown, upper=f"{names}, {table.num_rows:,} of {self.rows:,} rows")
+            several = MEASURE in upper.columns
+            first = upper.where(sf.col(MEASURE) == self.plan.by_measure[0].measure.name) if several else upper
+            upper = upper.join(first.orderBy(sf.desc("estimate")).limit(ON_PAGE).select("node"), "node", "left_semi")
+        return upper_levels(self.plan, upper.toArrow().replace_schema_metadata(self.notes), depth, self.rows)
 
 
 def run_spark(
@@ -397,31 +273,26 @@ def run_spark(
 
     With a `seed` it is that of one machine with this seed, and not private.
     """
-    refuse_two_priors(prior, prior_until, protected)
-    if isinstance(spec, str):
-        folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
-    folder, chosen = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
-    ready = load_plan(plan) if isinstance(plan, str) else plan
-    spec = spec if ready is None else spec_of(ready, spec)
+    asked = Request.of(spec, folder, prior, prior_until, protected, plan, estimator)
+    spec = asked.spec
     if len(spec.parts) > 1:
         raise InputError("several breakdowns are for one machine; leave out the engine spark, or run each on its own")
     if rules_of(spec) is not None and spec.logs is not None and not spec.logs.is_attributed:
         rule = f"what devices report under the {spec.terms.title} is simulated on one machine"
         raise InputError(f"{rule}; leave out the engine spark (`attributary count` may use it)")
-    table = None if prior is None else by_breakdown(spec, prior_table(prior), prior)[0]
     stage("counting")
-    parts = Parts.of(spec, folder, since, until, prior_until, engine)
+    parts = Parts.of(spec, asked.questions(engine, since, until, prior_until), engine)
     stage("planning")
     rows = parts.sample()
     counted = parts.task.counted(rows)
     assert counted is not None
-    known = Known.of(spec, *counted, prior, protected, table)
-    made = ready or plan_for(spec, [known], chosen, method)
+    (known,) = asked.known(*counted)
+    made = asked.plan or plan_for(spec, [known], asked.estimator, method)
     assert isinstance(made, Plan)
-    generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
     key = os.urandom(32) if seed is None else seed
     first = dict(zip(parts.nodes, np.cumsum([0, *map(sum, parts.nodes.values())]).tolist(), strict=False))
-    task = RunTask(parts.task, made, chosen, confidence, key, block_number(parts.leaves), generated, first, parts.sizes)
+    number = block_number(parts.leaves)
+    task = RunTask(parts.task, made, asked.estimator, confidence, key, number, asked.generated, first, parts.sizes)
     seen = np.isin(rows.column("fate").to_numpy(), parts.task.fates[:-1]) & ~rows.column(BEFORE).to_numpy()
     one = task.tables(rows.slice(int(np.argmax(seen)), 1))  # tells the columns
     schemas = {name: table.schema.remove_metadata() for name, table in one.items()}
@@ -433,7 +304,9 @@ def run_spark(
         with spark_errors():
             frames["estimates"] = task.estimates(parts, schemas["estimates"])
     notes = one["estimates"].schema.metadata
-    return SparkRun(made, known.tree, known.expected, parts, frames, notes, generated)
+    rows = sum(parts.levels) * len(made.measures)
+    told = (parts.counts, parts.before, parts.leaves, rows, tuple(frames), asked.generated)
+    return SparkRun(made, known.tree, known.expected, *told, parts, frames, notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,27 +323,16 @@ class Parts:
     sizes: dict[int, int]  # of each root that is cut: how many blocks its nodes are dealt into, by its own block
 
     @classmethod
-    def of(
-        cls,
-        spec: Spec,
-        folder: str,
-        since: Moment | None,
-        until: Moment | None,
-        prior_until: Moment | None,
-        engine: Spark,
-    ) -> "Parts":
+    def of(cls, spec: Spec, questions: Sequence[Question], engine: Spark) -> "Parts":
         """Counts the groups, and deals them into parts."""
         from pyspark import StorageLevel
         from pyspark.sql import functions as sf
         from pyspark.sql.types import LongType, StructField, StructType
 
-        now = Question.of(spec, folder, since if prior_until is None else prior_until, until, engine)
-        then = None if prior_until is None else Question.of(spec, folder, since, prior_until, engine)
-        task = CountTask(spec, now.logs, now.period, None if then is None else then.period)
+        now, task = questions[0], CountTask.of(spec, questions)
         with now.bad_cells(), spark_errors(), any_pandas():
-            groups = engine.frame(now.sql).withColumn(BEFORE, sf.lit(False))
-            if then is not None:
-                groups = groups.unionByName(engine.frame(then.sql).withColumn(BEFORE, sf.lit(True)))
+            each = [engine.frame(q.sql).withColumn(BEFORE, sf.lit(bool(i))) for i, q in enumerate(questions)]
+            groups = reduce(lambda one, other: one.unionByName(other), each)
             schema = StructType([*groups.schema.fields, *(StructField(name, LongType()) for name in task.paths)])
             groups = groups.mapInArrow(task.coded, schema).persist(StorageLevel.DISK_ONLY)
             fates = groups.groupBy(BEFORE, "fate").agg(sf.sum("number").alias("number")).toArrow()
@@ -480,26 +342,19 @@ class Parts:
             dealer = _deal(present, task, block_number(number))
             dealt = known.withColumn(PART, dealer.part)
             columns = "part long, nodes array<long>, counts binary, before binary"
-
-            def survey_of(rows: Arrow) -> Arrow:  # PySpark takes a method's self for a key
-                return task.survey(rows)
-
-            survey = dealt.groupBy(PART).applyInArrow(survey_of, columns).collect()
+            survey = dealt.groupBy(PART).applyInArrow(by_part(task.survey), columns).collect()
         nodes = {row["part"]: row["nodes"] for row in sorted(survey)}
-        both = [[pickle.loads(cell) for row in survey if (cell := row[name])] for name in ("counts", "before")]
-
-        def total(question: Question, each: list[Counts], earlier: bool) -> Counts:
-            mine = fates.filter(pc.equal(fates.column(BEFORE), earlier))
-            made = counts_together(each) if each else leaves(spec, now.logs, mine, question.period)  # refuses no rows
-            fate, rows = (mine.column(name).to_numpy().astype(np.int64) for name in ("fate", "number"))
-            made = with_fates(made, question.logs, question.period, fate, rows, "rank" in groups.columns)
-            return question.finished(made).refuse_no_match()
-
-        counts, before = total(now, both[0], False), None if then is None else total(then, both[1], True)
+        total = list[Counts]()
+        for question, name in zip(questions, ("counts", "before"), strict=False):
+            mine = fates.filter(pc.equal(fates.column(BEFORE), name == "before"))
+            some = [pickle.loads(cell) for row in survey if (cell := row[name])]
+            made = counts_together(some) if some else leaves(spec, now.logs, mine, question.period)  # refuses no rows
+            total.append(with_other_rows(question, made, mine, "rank" in groups.columns))
         above = [1] * (spec.total and block_number(number) > 1) + dealer.above
         for part, levels in nodes.items():  # nodes above all parts are none of theirs
             first = first_level(part, dealer.sizes) + int(spec.total)
             nodes[part] = [0] * first + levels[first:] if above else levels
+        counts, before = total[0], total[1] if len(total) > 1 else None
         return cls(task, dealt, counts, before, number, nodes, above, dealer.sizes)
 
     @property
@@ -512,12 +367,21 @@ class Parts:
         """The groups of one block."""
         return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
 
-    def frame(self, work: Callable[[Any], object], schema: object) -> "DataFrame":
+    def frame(self, work: Callable[[Arrow], Arrow], schema: object) -> "DataFrame":
         """What the workers make of the parts."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         with any_pandas():
-            return self.groups.groupBy(PART).applyInArrow(work, from_arrow_schema(schema))
+            return self.groups.groupBy(PART).applyInArrow(by_part(work), from_arrow_schema(schema))
+
+
+def by_part(work: Callable[[Arrow], Arrow]) -> Callable[[Arrow], Arrow]:
+    """A method as a function: PySpark takes its self for a key."""
+
+    def made(rows: Arrow) -> Arrow:
+        return work(rows)
+
+    return made
 
 
 class Dealt(NamedTuple):

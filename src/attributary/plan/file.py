@@ -114,15 +114,16 @@ def _of_other_kinds(data: Record, written: Record) -> Iterator[str]:
     stack: list[tuple[tuple[str | int, ...], Any, Any]] = [((), data, written)]
     while stack:
         path, given, right = stack.pop()
-        if isinstance(given, dict | list):
-            keys = given.keys() & right.keys() if isinstance(given, dict) else range(len(given))
-            stack += [((*path, key), given[key], right[key]) for key in keys]
+        if isinstance(given, dict) and isinstance(right, dict):
+            stack += [((*path, key), given[key], right[key]) for key in given.keys() & right.keys()]
+        elif isinstance(given, list) and isinstance(right, list):
+            stack += [((*path, i), *both) for i, both in enumerate(zip(given, right, strict=False))]
         elif (kind := _kind(right)) != _kind(given) and not isinstance(given, float):  # Infinity is written as text
             yield f"{path_in_words(path)}: {kind} is needed; got {value_in_words(given)}"
 
 
 def _kind(value: object) -> str:
-    known = {bool: "true or false", str: "text", int: "a number", float: "a number"}
+    known = {bool: "true or false", str: "text", int: "a number", float: "a number", dict: "a table", list: "a list"}
     return known.get(type(value), "nothing")
 
 

@@ -165,25 +165,27 @@ def make_joint_plan(
     *,
     profiles: Sequence[Profile | None] | None = None,
     join: bool = True,
+    parts: Sequence[float] | None = None,
     **wishes: Any,
 ) -> JointPlan:
     """The plan of a spec with several breakdowns, from their trees, and from what is known of each beforehand.
 
-    Without `join`, each breakdown is planned as if it were denoised by itself.
+    Without `join`, each breakdown is planned as if it were denoised by itself, with its part of the budget.
     """
-    parts, several = spec.parts, len(spec.parts)
+    several = len(spec.parts)
     if method in budget.METHODS and budget.METHODS[method].by_node:
         raise InputError(f"a {method} plan is of one breakdown; take optimal")
     if several < 2 or len(trees) != several:
         raise InputError(f"a plan of several breakdowns needs a tree for each; got {several} and {len(trees)} trees")
-    each = zip(parts, trees, priors or [None] * several, profiles or [None] * several, strict=True)
+    each = zip(spec.parts, trees, priors or [None] * several, profiles or [None] * several, strict=True)
     asked = [Asked(part, tree, prior or none(tree), profile) for part, tree, prior, profile in each]
     wanted, meetings = Wishes(method, **wishes), meetings_of(trees, spec.called)
     alone = [solve(one, wanted) for one in asked]
     weights, errors = _weights(spec), [plan.expected.tree.plan for plan in alone]
     need = np.array([w * error**2 if w else 0.0 for w, error in zip(weights, errors, strict=True)])
     share = np.nan_to_num(need) ** (1 / (spec.noise_model.exponent + 1))
-    plans = _divided(spec, asked, wanted, share / share.sum() if share.sum() else np.full(several, 1 / several))
+    needed = share / share.sum() if share.sum() else np.full(several, 1 / several)
+    plans = _divided(spec, asked, wanted, needed if parts is None else np.array(parts))
     equal = _divided(spec, asked, wanted._replace(strict=False), np.full(several, 1 / several))
     apart, of_equal = (_mean([plan.expected.tree.plan for plan in some], weights) for some in (plans, equal))
     joined = _Joined.of(spec, asked, plans, meetings)

@@ -15,7 +15,7 @@ from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior, measured
 from attributary.errors import InputError
 from attributary.spec import Measure, Spec
-from attributary.spec.measure import AT, BEYOND, COUNT, FROM
+from attributary.spec.measure import AT, BEYOND, COUNT, FROM, OF
 from attributary.tables.table_columns import EXACT_PRIOR, TRUE_COUNTS, arrow_table, floats, words_of
 from attributary.tree import Tree
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
@@ -148,12 +148,17 @@ def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
 
 
 def _new(tree: Tree, rows: Match, known: Collection[str] | None) -> Bools:
-    """Marks new nodes: no row is at or below them nor, below the known attributes, above them (level order)."""
-    can_be_new = int(tree.total) + sum(known is None or attribute in known for attribute in tree.attributes)
-    seen = np.full(len(tree), can_be_new == 0)
+    """Marks new nodes: no row is at or below them, nor any other node that has the same known labels (level order)."""
+    seen = np.zeros(len(tree), bool)
     seen[rows.last[rows.last >= 0]] = True
-    at_or_below: Bools = tree.in_level_order.sum_up(seen, np.logical_or)
-    return ~tree.in_level_order.sum_down(at_or_below, np.logical_or, start=can_be_new)
+    seen = tree.in_level_order.sum_up(seen, np.logical_or)
+    known = tree.attributes if known is None else known
+    for level, number in enumerate(tree.numbered(known)):
+        here = tree.slice(level)
+        if level and tree.level_names[level] not in known:
+            seen[here] |= seen[tree.family[here]]
+        seen[here] = (np.bincount(number, seen[here]) > 0)[number]
+    return ~seen
 
 
 def _refuse(bad: Bools, values: Floats, rule: str) -> None:
@@ -215,6 +220,7 @@ class Profile:
     begin: Mapping[str, Floats] = field(default_factory=dict)  # where each row's values begin, by measure
     beyond: Mapping[str, Floats] = field(default_factory=dict)  # what the spec's limits cut off already, by measure
     paid: Mapping[int, Floats] = field(default_factory=dict)  # conversions if budgets paid for so many of a device
+    at: Mapping[str, Mapping[float, Floats]] = field(default_factory=dict)  # sums that budgets pay for, by clip
 
     def full(self, measure: Measure) -> Floats:
         """The sum of each node, as if there were no limits."""
@@ -222,6 +228,11 @@ class Profile:
 
     def limited(self, measure: Measure, most: int | Ints, clip: float) -> Floats:
         """The sum of each node under limits: conversions per impression (of each head), and a clip for values."""
+        if measure.name in self.at:
+            if clip not in self.at[measure.name]:
+                rule = f"what budgets pay for is known of clips at {', '.join(f'{c:g}' for c in self.clips(measure))}"
+                raise InputError(f"measure {measure.name!r}: {rule}; got {clip:g}: choose one, or count with it")
+            return self._up(self.at[measure.name][clip])
         if self.rank is None and not self.begin:
             return self._up(self._values(measure))
         value = self._values(measure)
@@ -235,10 +246,14 @@ class Profile:
         """The profile of a period that is so many times as long."""
         value, beyond = ({name: each * factor for name, each in sums.items()} for sums in (self.value, self.beyond))
         paid = {times: each * factor for times, each in self.paid.items()}
-        return replace(self, number=self.number * factor, value=value, beyond=beyond, paid=paid)
+        at = {name: {clip: each * factor for clip, each in of.items()} for name, of in self.at.items()}
+        return replace(self, number=self.number * factor, value=value, beyond=beyond, paid=paid, at=at)
 
     def paying(self, conversions: int | None) -> "Profile":
         """The profile if an API's budgets paid for so many conversions of a device; None: for all of them."""
+        if self.at and conversions not in self.paid:
+            rule = "what is reported of values is known for conversions_per_epoch = " + ", ".join(map(str, self.paid))
+            raise InputError(f"{rule}; got {conversions or 'an API without it'}: count with it in the spec")
         if not self.paid or conversions is None:
             return replace(self, number=self.number + self.beyond.get(COUNT, 0.0), beyond={}) if self.paid else self
         most = max(self.paid)
@@ -247,7 +262,8 @@ class Profile:
             rule = f"the prior tells what is reported where budgets pay for {known} conversions"
             raise InputError(f"{rule}; got {conversions}: choose one of these, or count with it in the spec")
         number = self.paid[min(conversions, most)]
-        return replace(self, number=number, beyond={COUNT: self.number + self.beyond[COUNT] - number})
+        missing = self.number + self.beyond[COUNT] - number
+        return replace(self, number=number, beyond={**self.beyond, COUNT: missing})
 
     @property
     def knows_limits(self) -> bool:
@@ -260,7 +276,9 @@ class Profile:
         return 1 if self.rank is None or not len(self.rank) else int(self.rank.max())
 
     def clips(self, measure: Measure) -> list[float]:
-        """The clips whose loss is known: the beginnings of bins, and one above all values."""
+        """The clips whose loss is known: those that were tried, or the beginnings of bins, and one above all values."""
+        if measure.name in self.at:
+            return sorted(self.at[measure.name])
         begins = self.begin.get(measure.name)
         if begins is None or not (begins > 0).any():
             return []
@@ -314,7 +332,14 @@ def _profile(tree: Tree, spec: Spec, table: Arrow, rows: Match) -> Profile:
             if of + BEYOND in columns
         },
         {int(name[len(AT) :]): _numbers(table, name)[here] for name in table.column_names if name.startswith(AT)},
+        {name: at for name in names if (at := _by_clip(table, name + OF, here))},
     ).paying(spec.paid)
+
+
+def _by_clip(table: Arrow, begin: str, here: Any) -> dict[float, Floats]:
+    """The columns whose names begin so and end in a number."""
+    ends = {name.removeprefix(begin): name for name in table.column_names if name.startswith(begin)}
+    return {float(end): _numbers(table, name)[here] for end, name in ends.items() if re.fullmatch(r"[\d.e+-]+", end)}
 
 
 def _numbers(table: Arrow, name: str, some_empty: bool = False, signed: bool = False) -> Floats:

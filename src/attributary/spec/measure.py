@@ -80,6 +80,7 @@ REPORTS = 20  # that a browser sends for one impression
 OF_VALUES = ("column", "refunds", "clip", "unit", "tau")
 BEYOND, FROM = "_beyond", "_from"  # what limits cut off a measure; where the values of a row begin
 AT = "conversions_at_"  # columns of what is reported where an API's budgets pay for so many conversions
+OF = "_at_"  # and of the sum of a value that is reported where it is clipped there
 ADDED = {"measure", "rank", "conversions" + BEYOND}  # columns of our tables besides those of counts alone
 
 

@@ -218,7 +218,7 @@ class Spec(Section):
 
     @property
     def unknown(self) -> tuple[Attribute, ...]:
-        """The attributes that only a conversion has; they stand below the known ones."""
+        """The attributes that only a conversion has; they stand below the known ones, but where they are batches."""
         return tuple(a for a in self.attributes if a.unknown)
 
     @property
@@ -266,14 +266,24 @@ class Spec(Section):
 
     @property
     def first_unknown(self) -> int:
-        """The first level that an impression does not know; those below it are unknown, too."""
-        return len(self.levels) - len(self.unknown)
+        """The first level that an impression does not know; neither does it know those below, whose paths have it."""
+        return int(self.total) + next((i for i, a in enumerate(self.attributes) if a.unknown), len(self.attributes))
 
     @property
     def first_varied(self) -> int:
         """The first level at which two conversions of one impression can differ: domains of one value come before."""
-        sizes = [attribute.size for attribute in self.unknown]
-        return self.first_unknown + next((i for i, size in enumerate(sizes) if size > 1), len(sizes))
+        varied = (i for i, a in enumerate(self.attributes) if a.unknown and a.size > 1)
+        return int(self.total) + next(varied, len(self.attributes))
+
+    @property
+    def known_first(self) -> bool:
+        """Whether no attribute of the impression stands below one of the conversion."""
+        return self.first_unknown == len(self.levels) - len(self.unknown)
+
+    def held(self, level: int) -> tuple[int, int]:
+        """How many known and how many unknown attributes the nodes of a level have."""
+        unknown = sum(a.unknown for a in self.attributes[: level + 1 - int(self.total)])
+        return level + 1 - int(self.total) - unknown, unknown
 
     @property
     def unknown_budget(self) -> int:
@@ -404,7 +414,7 @@ class Spec(Section):
         return self.model_copy(update={"attributes": tuple(each)})
 
     def tree(self, known: Any = None) -> Tree:
-        """The tree that is queried: known attributes as they occur in a table, the full domain of unknown ones below.
+        """The tree that is queried: known attributes as they occur in a table, with the full domain of unknown ones.
 
         The table is Arrow, pandas, polars or a dict of columns; rows may repeat, and other columns are passed over.
         Labels become text. Nodes are numbered in level order.
@@ -418,7 +428,7 @@ class Spec(Section):
             )
         whole = self.with_values(lambda name: occurring(known, name))
         domains = {attribute.name: attribute.labels for attribute in whole.unknown}
-        return queried(known, [attribute.name for attribute in self.known], domains, self.total)
+        return queried(known, [attribute.name for attribute in self.attributes], domains, self.total)
 
 
 def _toml(text: str, name: str) -> Record:
@@ -466,7 +476,7 @@ def _between(given: Record) -> Iterator[Mistake]:
                     f"attribute {names[i]!r} is unknown to the impression and needs a domain; add domain = [...], "
                     "range = [first, last], or bucket and buckets",
                 )
-        elif unknown is not None:
+        elif unknown is not None and not terms_of(given).any_order:
             yield Mistake(
                 ("attribute", i),
                 f"known attributes come before unknown ones; {names[i]!r} is known to the impression but stands below "

@@ -13,25 +13,32 @@ from attributary.types import Arrow, Cells
 LARGEST = 2**31  # nodes of a tree
 
 
-def queried(table: Arrow, known: list[str], domains: dict[str, tuple[str, ...]], total: bool) -> Tree:
-    """Known attributes as they occur in the table, and the full domain of every unknown one under each of them."""
+def queried(table: Arrow, names: list[str], domains: dict[str, tuple[str, ...]], total: bool) -> Tree:
+    """Known attributes as they occur in the table, the full domain of unknown ones under whatever stands above them."""
     import pyarrow as pa
 
-    parents, labels = _known(table, known) if known else ([], [])
-    _refuse_too_many(len(parents[-1]) if known else 1, domains)
-    if total:
-        parents.insert(0, np.array([-1]))
-        if known:
-            parents[1] = np.zeros(len(parents[1]), np.int64)
-    for domain in domains.values():
-        above, size = len(parents[-1]) if parents else 0, len(domain)
-        parents.append(np.repeat(np.arange(above), size) if above else np.full(size, -1))
-        code = np.tile(np.arange(size, dtype=np.int32), max(above, 1))
-        labels.append(pa.DictionaryArray.from_arrays(code, pa.array(domain)))
+    known = [name for name in names if name not in domains]
+    tops, texts = _known(table, known) if known else ([], [])
+    _refuse_too_many(len(tops[-1]) if known else 1, domains)
+    parents, labels = [np.array([-1])] if total else list[NDArray[np.int64]](), list[Cells]()
+    held, passed = np.zeros(1, np.int64), 0  # which known path each node above has, and how many attributes it has
+    for name in names:
+        if name in domains:
+            each = np.full(len(held), len(domains[name]))
+            code = np.tile(np.arange(len(domains[name]), dtype=np.int32), len(held))
+            held, text = np.repeat(held, each), pa.DictionaryArray.from_arrays(code, pa.array(domains[name]))
+        else:  # the children of each known path, once for each node that has it
+            number = np.bincount(tops[passed]) if passed else np.array([len(tops[0])])
+            each, first = number[held], (np.cumsum(number) - number)[held]
+            held = np.repeat(first - (np.cumsum(each) - each), each) + np.arange(each.sum())
+            text, passed = texts[passed].take(pa.array(held)), passed + 1
+        above = np.repeat(np.arange(len(each)), each)
+        parents.append(above if parents else np.full(len(above), -1))
+        labels.append(text)
     start = np.concatenate([[0], np.cumsum([len(level) for level in parents])])
     parent = np.concatenate([level + start[i - 1] if i else level for i, level in enumerate(parents)])
     layout = level_order(parent)
-    return Tree(parent.astype(np.int32), layout.first, layout.offsets, None, (*known, *domains), tuple(labels), total)
+    return Tree(parent.astype(np.int32), layout.first, layout.offsets, None, tuple(names), tuple(labels), total)
 
 
 def occurring(table: Arrow, name: str) -> list[str]:

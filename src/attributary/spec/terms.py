@@ -87,6 +87,7 @@ class Terms:
     answer: str = "an answer"  # what people call one
     client_knows_delay: bool = False  # whether clients can tell the time from impression to conversion
     values_occur: bool = False  # whether unknown attributes may take the values that occur, without a domain
+    any_order: bool = False  # whether unknown attributes may stand above known ones
     section: type[ApiSection] = ApiSection  # its settings
     proposals: Callable[[], object] | None = None  # makes `plan.proposals.Proposals`, where it has several ways
     devices: Callable[[], object] | None = (

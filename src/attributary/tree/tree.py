@@ -260,6 +260,27 @@ class Tree:
             place = int(np.searchsorted(self.first, place, side="right")) - 1
         return labels[::-1]
 
+    def numbered(self, names: Collection[str]) -> list[Ints]:
+        """For each level a number for each node, equal where labels of these attributes are; by first appearance."""
+        import pyarrow as pa
+
+        made, every = list[Ints](), True  # whether no attribute so far is another one, so that no two nodes are alike
+        for level, name in enumerate(self.level_names):
+            here, place = self.slice(level), level - int(self.total)
+            every &= place < 0 or name in names
+            if every:
+                number = np.arange(here.stop - here.start)
+            elif level:
+                number = made[-1][self.family[here] - self.offsets[level - 1]]
+            else:
+                number = np.zeros(here.stop, np.int64)
+            if not every and name in names:
+                labels = self.labels[place]
+                pair = number * len(labels.dictionary) + labels.indices.to_numpy()
+                number = pa.array(pair).dictionary_encode().indices.to_numpy().astype(np.int64)
+            made.append(number)
+        return made
+
     def table(self) -> Arrow:
         """The nodes as an Arrow table: node, parent, level, and the attributes, null below the node's level."""
         import pyarrow as pa

@@ -35,7 +35,15 @@ CASES: list[tuple[str, dict[str, Any], dict[str, float]]] = [
 ]
 
 
-@pytest.mark.parametrize(("scheme", "given", "share"), first_of(CASES))
+ABOVE: list[tuple[str, dict[str, Any], dict[str, float]]] = [  # batches above indexes
+    *((scheme, {"day": True, "above": i}, WITH_DAY) for scheme in "AB" for i in (0, 1)),
+    *((scheme, {"day": True, "above": 0, "total": True}, {"total": 0.2, "day": 0.3}) for scheme in "AB"),
+    *((scheme, {"site": True, "day": True, "above": 1}, {"shop": 0.2, "campaign": 0.4}) for scheme in "AB"),
+    ("B", {"day": True, "above": 1}, {"campaign": 0.0, "day": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("scheme", "given", "share"), [*first_of(CASES), *ABOVE])
 def test_every_level_counts_the_same_conversions(
     scheme: str, given: dict[str, Any], share: dict[str, float], tmp_path: Path
 ) -> None:
@@ -64,11 +72,14 @@ def test_a_split_that_does_not_exhaust_the_budget_loses_levels_one_by_one() -> N
     assert browse(W3cClients(small), tree).partial > 0
 
 
-@pytest.mark.parametrize("scheme", first_of("ABC"))
+@pytest.mark.parametrize(("scheme", "above"), [("A", 0), ("B", 1), *((scheme, 2) for scheme in "ABC")])
 @pytest.mark.parametrize("times", first_of([1, 2, 3, 7]))
-def test_what_is_charged_is_what_was_planned(scheme: str, times: int) -> None:
+def test_what_is_charged_is_what_was_planned(scheme: str, above: int, times: int) -> None:
+    """Also by levels that have attributes of the conversion alone: each is a part of every conversion's ε."""
     api_ = {"site_epsilon": 1.7, "conversions_per_epoch": times, "others": 0.3}
-    clients, _ = ready(spec(scheme, day=True, api=api_), WITH_DAY)
+    clients, _ = ready(spec(scheme, day=True, above=above, api=api_), WITH_DAY)
+    charged = sum(round(call.options.epsilon * 1e6) for call in clients.report_calls({"day": "mon"})) / 1e6
+    assert charged == pytest.approx(clients.plan.privacy_loss.conversion, abs=1e-6)
     agent = UserAgent(UserAgentSettings(site_budget=1_400_000, activation_seconds=None, histogram_size=1000), Random(1))
     for options in clients.saved_impressions({"campaign": "campaign1", "location": "location2"}, START):
         agent.save_impression(options, "news.example", START)
@@ -161,6 +172,35 @@ def test_nodes_keep_their_indexes_new_ones_grow_and_ended_ones_give_theirs_away(
     assert not {each.match_value for each in old} & {each.match_value for each in new}
 
 
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_nodes_are_numbered_by_some_of_their_labels(above: int) -> None:
+    """Level by level, and by first appearance; and a tree has the same leaves in whatever order."""
+    asks = spec("A", day=True, above=above, total=True)
+    tree = asks.tree({"campaign": ["x", "y", "y", "z"], "location": ["1", "1", "2", "3"]})
+    for names in ({"campaign", "location"}, {"day"}, set(tree.attributes), set[str]()):
+        for level, found in enumerate(tree.numbered(names)):
+            nodes = range(*tree.slice(level).indices(len(tree)))
+            each = [zip(tree.attributes, tree.path(node), strict=False) for node in nodes]
+            labels = [tuple(label for name, label in path if name in names) for path in each]
+            assert found.tolist() == [list(dict.fromkeys(labels)).index(path) for path in labels]
+    usual = spec("A", day=True, total=True).tree({"campaign": ["x", "y", "y", "z"], "location": ["1", "1", "2", "3"]})
+    assert {frozenset(tree.path(leaf)) for leaf in tree.leaves} == {frozenset(usual.path(n)) for n in usual.leaves}
+
+
+def test_levels_of_the_same_batches_share_a_report() -> None:
+    """Of day > campaign > location: one report in B, and the three of A; a day's histogram has one index."""
+    asks = spec("B", day=True, above=0)
+    clients, tree = ready(asks, {"day": 0.25, "campaign": 0.25})
+    (call,) = clients.report_calls({"day": "tue"})
+    assert call.batch == {"day": "tue"} and len(call.options.match_values) == 3
+    assert call.options.histogram_size == 1 + 4 + 20 and len(tree) == 2 * 25
+    each = ready(spec("A", day=True, above=0), {"day": 0.25, "campaign": 0.25})[0].report_calls({"day": "tue"})
+    assert [one.options.histogram_size for one in each] == [1, 4, 20]
+    assert all(one.batch == call.batch for one in each)
+    between = ready(spec("B", day=True, above=1), WITH_DAY)[0].report_calls({"day": "tue"})
+    assert [(one.batch, len(one.options.match_values)) for one in between] == [({}, 1), (call.batch, 2)]
+
+
 def test_too_many_nodes_are_refused_with_the_remedy() -> None:
     asks = spec("B", api={"histogram": 12})
     clients, _ = ready(asks, SHARE, first=2, second=4)
@@ -201,7 +241,7 @@ def test_paths_of_levels_are_those_of_the_tree() -> None:
     tree = asks.tree(paths(asks, 3, 2))
     for level in range(3):
         nodes = range(*tree.slice(level).indices(len(tree)))
-        assert known_paths(tree, level) == [tuple(tree.path(node)) for node in nodes]
+        assert known_paths(asks, tree, level) == [tuple(tree.path(node)) for node in nodes]
     made, _ = lay_out(make_plan(asks, tree, share={"total": 0.2, "campaign": 0.2, "location": 0.2}), tree, START)
     assert {name: len(nodes) for name, nodes in made.spaces.items()} == {
         "total": 1,

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from attributary import Spec, make_plan, what_if
+from attributary import Plan, Spec, make_plan, what_if
 from attributary.errors import InputError
 from attributary.evaluate import Method, evaluate
 from attributary.evaluate.user_cases import user_cases
@@ -13,6 +14,7 @@ from attributary.facts.plan import batch_lines, prior_lines
 from attributary.pipeline.read_changes import read_changes
 from attributary.plan import expected
 from attributary.prior import from_counts
+from attributary.spec.measure import MICRO
 from attributary.spec.mistakes import Mistakes
 
 RNG = np.random.default_rng(3)
@@ -134,6 +136,56 @@ def test_batches_that_are_too_small_are_told_before_and_after() -> None:
     assert not batch_lines(make_plan(five, tree, prior, profile=prior.profile), tree, prior.mean, "by the prior")
     ara = Spec(epsilon=9, attribute=[{"name": "campaign"}, day], tau=10)
     assert not batch_lines(make_plan(ara, tree, prior), tree, prior.mean, "by the prior")
+
+
+@pytest.mark.parametrize("first", ["day", "campaign"])
+def test_a_plan_of_values_by_batches_is_read_as_it_was_written(first: str) -> None:
+    """Its ε is of whole µε for each of 255 credits, which may be 254 µε less than the section grants."""
+    attributes = [{"name": "day", "unknown": True, "domain": ["mon", "tue"]}, {"name": "campaign"}]
+    attributes = attributes if first == "day" else attributes[::-1]
+    api = {"kind": "w3c", "site_epsilon": 4.0, "conversions_per_epoch": 2, "scheme": "B"}
+    measure = {"name": "revenue", "column": "value", "clip": 100.0}
+    spec = Spec(api=api, attribute=attributes, measure=[measure], tau=10)
+    plan = make_plan(spec, spec.tree(TABLE))
+    assert plan.spec.epsilon == pytest.approx(2.0 - 35 / MICRO, abs=1e-12)
+    assert Plan.from_json(plan.to_json()).to_json() == plan.to_json()
+
+
+def test_batches_above_indexes_are_told_once() -> None:
+    """Day and campaign are in the same batches, by day; and the tree has the same figures in whatever order."""
+    day = {"name": "day", "unknown": True}
+    rows = {"campaign": ["a"] * 3 + ["b"] * 3, "day": ["mon", "tue", "wed"] * 2, "conversions": [15, 9, 19, 5, 0, 0]}
+    lines, sums = [], []
+    for attributes in ([day, {"name": "campaign"}], [{"name": "campaign"}, day]):
+        spec = Spec(api={"kind": "w3c", "site_epsilon": 9.0, "scheme": "A"}, attribute=attributes, tau=10)
+        tree = spec.tree(rows)
+        prior = from_counts(tree, rows, known=["campaign"], spec=spec)
+        plan = make_plan(spec, tree, prior, profile=prior.profile, method="equal")
+        lines += batch_lines(plan, tree, prior.mean, "by the prior")
+        sums.append({frozenset(tree.path(leaf)): prior.mean[leaf] for leaf in tree.leaves})
+        (case,) = user_cases(spec, pa.table(rows))
+        np.testing.assert_array_equal(case.tree.offsets, tree.offsets)
+    assert sums[0] == sums[1] and lines[0].text == lines[1].text and len(lines) == 2
+    assert "2 of 3 by day have fewer than 20 reports by the prior, with 58.3" in lines[0].text
+    new = from_counts(tree, {"campaign": ["a"], "day": ["tue"], "conversions": [3]}, known=["campaign"])
+    assert {tree.path(node)[0] for node in np.flatnonzero(new.new)} == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"scheme": "C"}, "C has no batches above attributes of the impression: use A or B"),
+        ({"site": "day"}, "got 'day', which is unknown to them: use conversion_site"),
+    ],
+)
+def test_what_cannot_stand_below_batches_is_refused(changes: dict[str, str], words: str) -> None:
+    attributes = [{"name": "day", "unknown": True, "domain": ["mon", "tue"]}, {"name": "campaign"}]
+    with pytest.raises(InputError, match=words):
+        Spec(api={"kind": "w3c", "site_epsilon": 3.0, **changes}, attribute=attributes)
+    plan = make_plan(fine := Spec(api={"kind": "w3c", "site_epsilon": 3.0}, attribute=attributes), fine.tree(TABLE))
+    assert plan.schemes is not None and plan.schemes[2].refused == "saves no impressions for batches above indexes"
+    with pytest.raises(InputError, match=r"attribute\[2\]: known attributes come before unknown ones"):
+        Spec(epsilon=1, attribute=attributes)
 
 
 def test_batches_are_the_values_that_occur() -> None:

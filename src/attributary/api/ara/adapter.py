@@ -12,7 +12,7 @@ from attributary.api.ara.keys.key_layout import bits as key_bits
 from attributary.api.ara.message import PLACEHOLDER, header
 from attributary.api.ara.registration import MONTH, Registrations, registrations
 from attributary.api.ara.terms import ARA
-from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
+from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query, SparkKeys
 from attributary.errors import InputError
 from attributary.plan import JointPlan, Plan
 from attributary.tree import Tree
@@ -94,6 +94,11 @@ class AttributionReporting(AttributionApi):
         from attributary.api.ara.service.aggregation import aggregate
 
         return aggregate(*given, **options)
+
+    def on_spark(self, plan: Plan) -> SparkKeys:
+        from attributary.api.ara.service.spark_keys import AraSparkKeys
+
+        return AraSparkKeys(plan)
 
 
 def _new_keys(

@@ -59,7 +59,7 @@ def _of_one_second(order, moment, code, view_match, view, first, end, match, old
 
 @kernel(nogil=True)
 def walk(  # type: ignore[no-untyped-def]
-    events, views, kinds, time, budgets, cost, levels, last, older, given, lands, why
+    events, views, kinds, time, budgets, cost, units, levels, last, older, given, lands, why
 ):
     """Attributes and charges all conversions, in the order of their devices and times.
 
@@ -67,7 +67,8 @@ def walk(  # type: ignore[no-untyped-def]
     of costs they have. `time` is each device's beginning of an epoch, then lookback, length of an epoch, and the tick
     of priorities (0: views of one tick are told apart), in microseconds. `cost` has a row of reports for each row of
     costs: what the conversion site pays, what it pays if the lookback is within one epoch, and what all others pay; a
-    report that is not made costs -1. `levels` are those that share a report, -1 for none.
+    report that is not made costs -1. Where conversions have values, `units` has a row for each report, and costs are by
+    these; else it has none, and costs are those of the last. `levels` are those that share a report, -1 for none.
     Results, by conversion: the last view, and the last that is too old, by their places; for each level's credit the
     view that gets it, and the level that this view is saved for; by report, which ledger of the newest epoch could not
     pay.
@@ -120,9 +121,12 @@ def walk(  # type: ignore[no-untyped-def]
                 j -= 1
             last[c], older[c] = newest, before
             for k in range(own.shape[1]):
-                if number == 0 or own[row, k] < 0:
+                unit = units[k, c] if len(units) else own.shape[2] - 1
+                if number == 0 or own[row, k, unit] < 0:
                     continue
-                price = alone[row, k] if first == epoch else own[row, k]
+                price, others = own[row, k, unit], shared[row, k, unit]
+                if first == epoch:
+                    price = alone[row, k, unit]
                 view, a = -1, 0
                 while a < number:  # the newest epoch first
                     of = epochs[hits[a]]
@@ -130,23 +134,23 @@ def walk(  # type: ignore[no-untyped-def]
                     used = max(used, mine + 1)
                     all_ = _slot(l_epoch, l_key, l_left, used, of, EVERYONE, budgets[1])
                     used = max(used, all_ + 1)
-                    lacks = 1 if price > l_left[mine] else 2 if shared[row, k] > l_left[all_] else 0
+                    lacks = 1 if price > l_left[mine] else 2 if others > l_left[all_] else 0
                     b, best = a, -1
                     while b < number and epochs[hits[b]] == of:
                         if sites[hits[b]] >= 0:
                             quota = _slot(l_epoch, l_key, l_left, used, of, 2 * sites[hits[b]] + 1, budgets[2])
                             used = max(used, quota + 1)
-                            if lacks == 0 and shared[row, k] > l_left[quota]:
+                            if lacks == 0 and others > l_left[quota]:
                                 lacks = 3
                         best = _later(moment, best, seen[hits[b]])
                         b += 1
                     if lacks == 0:
                         l_left[mine] -= price
-                        l_left[all_] -= shared[row, k]
+                        l_left[all_] -= others
                         for e in range(a, b):
                             if sites[hits[e]] >= 0:
                                 key = 2 * sites[hits[e]] + 1
-                                l_left[_slot(l_epoch, l_key, l_left, used, of, key, budgets[2])] -= shared[row, k]
+                                l_left[_slot(l_epoch, l_key, l_left, used, of, key, budgets[2])] -= others
                         view = _later(moment, view, best)
                     elif a == 0:
                         why[k, c] = lacks

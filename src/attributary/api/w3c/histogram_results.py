@@ -35,7 +35,7 @@ class Task:
 
     kind: ReportKind
     size: int
-    nodes: Mapping[int, tuple[Ints, Ints]]  # by level: indexes, and places of nodes within the level of their labels
+    nodes: Mapping[int, tuple[Ints, Ints]]  # by level: indexes, and the numbers of their known paths
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +63,9 @@ def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan")
     if tree.level_names != plan.levels:
         raise InputError(f"the plan's levels are {', '.join(plan.levels)}; the tree has {', '.join(tree.level_names)}")
     tasks = _tasks(plan, plan.layout, tree)
+    numbers = tree.numbered([attribute.name for attribute in plan.spec.unknown])
+    rows = (np.argsort(number, kind="stable").reshape(int(number.max()) + 1, -1) for number in numbers)
+    in_batches = [first + nodes for first, nodes in zip(tree.offsets, rows, strict=False)]
     budget, page = tree.to_level_order(plan.budget(tree)), plan.spec.noise_model
     steps = page.steps(budget)
     chance = np.where(budget > 0, chance_of_equal(page.variance(budget) * steps**2), 1.0)
@@ -71,7 +74,7 @@ def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan")
     for path in files:
         for number, item in enumerate(_items(path), 1):
             try:
-                batch = _batch(plan, tasks, tree, item, f"result {number} of {path}")
+                batch = _batch(plan, tasks, in_batches, item, f"result {number} of {path}")
                 if (other := next((each for each in used if batch.repeats(each, chance)), None)) is not None:
                     raise InputError(f"holds the same noisy sums as {other.name}, and each is counted once")
                 total[batch.nodes] += batch.sums
@@ -88,13 +91,14 @@ def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan")
     notes = [f"{len(used):,} {'batch' if len(used) == 1 else 'batches'} added up"]
     notes += [f"{missing:,} nodes are in no batch and count as not measured"] if missing else []
     notes += [*reasons[:SHOWN], *([f"and {len(reasons) - SHOWN:,} more"] if len(reasons) > SHOWN else [])]
-    noisy, variance = tree.from_level_order(noisy), tree.from_level_order(variance)
-    return Answer({"count": Measurements.of(tree, noisy, variance, page.shape.name)}, tuple(notes))
+    (part,) = plan.by_measure
+    noisy, variance = tree.from_level_order(noisy) * part.clip, tree.from_level_order(variance) * part.clip**2
+    return Answer({part.measure.name: Measurements.of(tree, noisy, variance, page.shape.name)}, tuple(notes))
 
 
 def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:
     spec, levels = plan.spec, used_levels(plan)
-    places = {level: {path: i for i, path in enumerate(known_paths(tree, level))} for level in levels}
+    places = {level: {path: i for i, path in enumerate(known_paths(spec, tree, level))} for level in levels}
     at_site = section_of(spec).site is not None
     roots = sorted({path[0] for paths in layout.spaces.values() for path in paths}) if at_site else [""]
     tasks = {}
@@ -113,8 +117,11 @@ def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:
     return tasks
 
 
-def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: object, name: str) -> Batch:
-    """What a result says of its nodes; an InputError says why it cannot be used."""
+def _batch(plan: Plan, tasks: dict[str, Task], in_batches: list[Ints], item: object, name: str) -> Batch:
+    """What a result says of its nodes; an InputError says why it cannot be used.
+
+    `in_batches` has, for each level, the nodes of each batch in level order.
+    """
     if not isinstance(item, dict):
         raise InputError(f"is not a JSON object; got {brief(item)}")
     task = tasks.get(item["task"]) if isinstance(item.get("task"), str) else None
@@ -130,13 +137,11 @@ def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: object, name: s
     if not isinstance(labels, dict) or set(labels) != {attribute.name for attribute in wanted}:
         names = ", ".join(attribute.name for attribute in wanted) or "no attributes"
         raise InputError(f"has batch {brief(labels)}; batches of its task have {names}")
-    width = 1
     for attribute in wanted:
         if labels[attribute.name] not in attribute.labels:
             raise InputError(f"has {attribute.name} = {brief(labels[attribute.name])}, which is not in its domain")
         place = place * len(attribute.labels) + attribute.labels.index(labels[attribute.name])
-        width *= len(attribute.labels)
-    nodes = [tree.slice(level).start + known * width + place for level, (_, known) in task.nodes.items()]
+    nodes = [in_batches[level][place, known] for level, (_, known) in task.nodes.items()]
     index = [index for index, _ in task.nodes.values()]
     return Batch(name, item["task"], np.concatenate(nodes), sums[np.concatenate(index)])
 

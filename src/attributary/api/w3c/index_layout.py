@@ -4,6 +4,8 @@ A node keeps its index as long as its campaign runs. New nodes take new indexes,
 of nodes that have ended, under a new version, so that impressions from before are not taken for theirs.
 """
 
+import numpy as np
+
 from attributary.api.w3c.schemes import ReportKind, index_level, report_kinds, scheme_of, section_of
 from attributary.errors import InputError
 from attributary.plan import Plan
@@ -26,7 +28,7 @@ def lay_out(plan: Plan, tree: Tree, start: int) -> tuple[IndexLayout, tuple[str,
     spaces = dict(before.spaces) if before else {}
     running: dict[str, list[Path]] = {}
     for level in used_levels(plan):
-        for path in known_paths(tree, level):
+        for path in known_paths(spec, tree, level):
             running.setdefault(space_of(spec, level, path), []).append(path)
     notes, reused = [], 0
     for space, paths in running.items():
@@ -67,7 +69,8 @@ def used_levels(plan: Plan) -> list[int]:
 def space_of(spec: Spec, level: int, path: Path) -> str:
     """The space that a node's index is in: of its site where each has its own, of its level where that has reports."""
     site = path[:1] if section_of(spec).site is not None else ()
-    name = "all" if level < 0 or scheme_of(spec).atomic else spec.levels[level]
+    names = ("total",) * spec.total + tuple(attribute.name for attribute in spec.known)
+    name = "all" if level < 0 or scheme_of(spec).atomic else names[level]
     return " ".join((*site, name))
 
 
@@ -87,12 +90,15 @@ def task_of(layout: IndexLayout, kind: ReportKind, root: str = "") -> str:
     return f"{root}{'/' if root else ''}{kind.name}-v{layout.version}"
 
 
-def known_paths(tree: Tree, level: int) -> list[Path]:
-    """The paths of a level's nodes, in level order; of no attribute, the one path without any."""
+def known_paths(spec: Spec, tree: Tree, level: int) -> list[Path]:
+    """The paths of known attributes down to a level of index_level, in level order; of no attribute, the empty path."""
     paths: list[Path] = [()]
-    for i in range(int(tree.total), level + 1):
-        labels = tree.labels[i - int(tree.total)].cast("string").to_pylist()
-        first = tree.offsets[i - 1] if i > int(tree.total) else 0
-        above = (tree.family[tree.slice(i)] - first).tolist() if i > int(tree.total) else [0] * len(labels)
-        paths = [(*paths[p], label) for p, label in zip(above, labels, strict=True)]
+    known = [attribute.name for attribute in spec.known[: level + 1 - int(spec.total)]]
+    numbers = tree.numbered(known)
+    for name in known:
+        i = tree.level_names.index(name)
+        first = np.unique(numbers[i], return_index=True)[1]  # in every batch, they are the same
+        labels = tree.labels[i - int(tree.total)].take(first).cast("string").to_pylist()
+        above = numbers[i - 1][tree.family[tree.slice(i)][first] - tree.offsets[i - 1]] if i else np.zeros_like(first)
+        paths = [(*paths[p], label) for p, label in zip(above.tolist(), labels, strict=True)]
     return paths

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import format_float_positional
 from numpy.typing import NDArray
 
 from attributary.api.w3c.attribution_options import (
@@ -22,13 +23,14 @@ from attributary.api.w3c.attribution_options import (
 )
 from attributary.api.w3c.device_walk import walk
 from attributary.api.w3c.index_layout import kinds_of
-from attributary.api.w3c.schemes import ReportKind, lookback_days, one_conversion, scheme_of, section_of
+from attributary.api.w3c.schemes import STEPS, ReportKind, lookback_days, one_conversion, scheme_of, section_of
+from attributary.errors import InputError
 from attributary.logs.counts import FATES
 from attributary.logs.devices import SITE, DeviceRules, Devices, LevelLoss, Reported, SiteColumns
 from attributary.logs.log_columns import number_rows
 from attributary.plan import Plan
 from attributary.spec import Spec
-from attributary.spec.measure import AT, MICRO
+from attributary.spec.measure import AT, BEYOND, MICRO, OF
 from attributary.types import Arrow, Bools, Floats, Ints
 
 LEDGERS = ("the conversion site", "all sites together", "the impression site")
@@ -69,6 +71,19 @@ class Walked(NamedTuple):
     given: NDArray[np.int32]  # (levels, conversions): the view that gets a level's credit; -1 for none
     lands: NDArray[np.int8]  # and the level that it was saved for
     why: NDArray[np.int8]  # (reports, conversions): 1 + which ledger of the newest epoch could not pay; 0 if all could
+    units: NDArray[np.int16]  # (reports, conversions): the value that a report has; without values, no reports
+
+    def amounts(self, kinds: Sequence[ReportKind], level: int) -> Ints:
+        """What a level's credit is of each conversion's value, in whole units that add up to the report's."""
+        found = [number for number, kind in enumerate(kinds) if level in kind.levels]
+        if not found:
+            return np.zeros(self.units.shape[1], np.int64)
+        number, kind = found[0], kinds[found[0]]
+        upto = np.cumsum((0, *kind.credit))[kind.levels.index(level) :][:2]
+        start = _mixed(self.units.shape[1], number + len(kinds)) % np.uint64(kind.value)
+        low, high = (upto[:, None] * self.units[number].astype(np.int64) + start.astype(np.int64)) // kind.value
+        part: Ints = high - low
+        return part
 
 
 class Browsers(DeviceRules):
@@ -80,6 +95,8 @@ class Browsers(DeviceRules):
 
     def count(self, spec: Spec, devices: Devices) -> Reported:
         """As if one report measured all levels, for several numbers of conversions that one epoch pays for."""
+        if spec.values:
+            return _count_values(spec, devices)
         section, columns, by_limit = section_of(spec), dict[str, Parts](), dict[int, int]()
         for times in sorted({*LIMITS, section.conversions_per_epoch}):
             spend = one_conversion({**section.model_dump(), "conversions_per_epoch": times})
@@ -102,7 +119,8 @@ class Browsers(DeviceRules):
         rows = [kinds_of(plan, str(root)) for root in roots]
         scheme = scheme_of(spec)
         one_by_one = devices.seconds and scheme.atomic and not scheme.splits_by_root
-        done = walked(spec, devices, rows, depth, SECOND if one_by_one else 0)
+        clip = plan.by_measure[0].clip
+        done = walked(spec, devices, rows, depth, SECOND if one_by_one else 0, clip)
         credit, report = np.zeros((2, len(rows), depth), np.int64)
         for i, kinds in enumerate(rows):
             for number, kind in enumerate(kinds):
@@ -113,9 +131,11 @@ class Browsers(DeviceRules):
             columns[f"{AT}{level}"] = parts = []
             for giver in range(depth):
                 there = done.here & (done.given[giver] >= 0) & (done.lands[giver] == level)
-                worth = credit[row[there], giver] / credit[row[there], level]
+                amount = done.amounts(rows[0], giver)[there] if spec.values else credit[row[there], giver]
+                worth = clip * amount / credit[row[there], level]
                 parts.append((done.given[giver][there], done.kind[there], worth))
             asked = done.here & (credit[row, level] > 0)
+            asked &= done.units[report[row, level], np.arange(len(row))] > 0 if spec.values else True
             lost = asked & (done.given[level] < 0)
             moved = asked & ~lost & ((done.given[level] != done.last) | (done.lands[level] != level))
             why = done.why[report[row[lost], level], np.flatnonzero(lost)]
@@ -126,16 +146,24 @@ class Browsers(DeviceRules):
 Parts = list[tuple[Ints, Ints, Floats | float]]  # views, kinds, and how much each pair counts
 
 
-def walked(spec: Spec, devices: Devices, rows: Sequence[Sequence[ReportKind]], depth: int, tick: int) -> Walked:
-    """What browsers make of all conversions, whose reports are those of the only row, or of the row of their kind."""
+def walked(
+    spec: Spec, devices: Devices, rows: Sequence[Sequence[ReportKind]], depth: int, tick: int, clip: float = 1
+) -> Walked:
+    """What browsers make of all conversions, whose reports are those of the only row, or of the row of their kind.
+
+    Where conversions have values, those of `clip` or more are worth a whole report.
+    """
     start, moment, code = devices.start, devices.moment, devices.code
     is_conversion = moment & 1 == 1
     kind = code[is_conversion]
     shape = len(rows), max(map(len, rows))
-    cost, levels = np.full((3, *shape), -1, np.int64), np.full((*shape, depth + 1), -1, np.int64)
+    units = _units(values_of(devices)[kind], clip, rows[0]) if spec.values else np.zeros((0, 0), np.int16)
+    most = max(each.value for kinds in rows for each in kinds) + 1 if spec.values else 1
+    cost, levels = np.full((3, *shape, most), -1, np.int64), np.full((*shape, depth + 1), -1, np.int64)
     for row, kinds in enumerate(rows):
         for number, each in enumerate(kinds):
-            cost[:, row, number] = _price(each)
+            for unit in range(1, each.value + 1) if spec.values else [each.value]:
+                cost[:, row, number, min(unit, most - 1)] = _price(each, unit)
             levels[row, number, : len(each.levels)] = each.levels
     matched = _matches(spec, devices)
     of_views = matched[: devices.views.num_rows], _codes(devices.views, SITE)
@@ -147,29 +175,85 @@ def walked(spec: Spec, devices: Devices, rows: Sequence[Sequence[ReportKind]], d
     why = np.zeros((shape[1], number), np.int8)
     time = _hours(len(start) - 1) * HOUR, lookback_days(spec) * DAY, EPOCH * DAY, tick
     walk(
-        (start, moment, code), of_views, (*of_kinds, row_of), time, tuple(budgets_of(spec)), tuple(cost), levels,
+        (start, moment, code), of_views, (*of_kinds, row_of), time, tuple(budgets_of(spec)), tuple(cost), units, levels,
         last, older, given, lands, why,
     )  # fmt: skip
     since, until = devices.ends
     there, before = ((moment[each] >> 1 >= since) & (moment[each] >> 1 < until) & (each >= 0) for each in (last, older))
     none = (last < 0) & (older < 0)
     late, alone = int((before & (last < 0)).sum()), int(none.sum())
-    return Walked(kind, np.where(last >= 0, code[last], -1), there, late, alone, given, lands, why)
+    return Walked(kind, np.where(last >= 0, code[last], -1), there, late, alone, given, lands, why, units)
 
 
-def _price(kind: ReportKind) -> tuple[int, int, int]:
+def _price(kind: ReportKind, value: int) -> tuple[int, int, int]:
     """µε that a report takes of a conversion site, of it if the lookback is within one epoch, and of all others."""
     options = charged(ConversionOptions("", 1, value=kind.value, max_value=kind.value), kind.micro)
-    full = deduction(2 * kind.value, options)
-    return full, deduction(kind.value, options), full
+    full = deduction(2 * value, options)
+    return full, deduction(value, options), full
+
+
+def values_of(devices: Devices) -> Ints:
+    """The value of each kind of conversion, in millionths; 0 where it has none, or one below 0."""
+    values: Ints = devices.kinds.column("value_0").fill_null(0).to_numpy().astype(np.int64)
+    return np.maximum(values, 0)
+
+
+def _units(values: Ints, clip: float, kinds: Sequence[ReportKind]) -> NDArray[np.int16]:
+    """Values in whole units of each report, rounded up as often as their fraction says."""
+    limit, units = round(clip * MICRO), np.zeros((len(kinds), len(values)), np.int16)
+    for number, kind in enumerate(kinds):
+        whole, rest = np.divmod(np.minimum(values, limit) * kind.value, limit)
+        units[number] = whole + (_mixed(len(values), number) / 2.0**64 * limit < rest)
+    return units
+
+
+def _count_values(spec: Spec, devices: Devices) -> Reported:
+    """The sums of values that are reported, for several clips where the plan is to choose one of them."""
+    (measure,), columns, by_clip = spec.values, dict[str, Parts](), dict[float, float]()
+    spend, values = one_conversion(section_of(spec).model_dump()), values_of(devices)
+    kind = ReportKind("", (0,), (STEPS,), spend, STEPS, 0)
+    clips = [measure.limit] if measure.limit is not None else _clips(values, devices)
+    stands = clips[len(clips) // 2]  # for all of them, where a plan is to choose
+    for clip in sorted(clips, key=lambda clip: clip == stands):
+        each = walked(spec, devices, [[kind]], 1, 0, clip)
+        reported = each.here & (each.given[0] >= 0)
+        worth = each.units[0][reported] * (clip / STEPS)
+        columns[f"{measure.name}{OF}{format_float_positional(clip, trim='-')}"] = parts = [
+            (each.given[0][reported], each.kind[reported], worth)
+        ]
+        by_clip[clip] = float(worth.sum())
+    of_all = [(each.last[each.here], each.kind[each.here], values[each.kind[each.here]] / MICRO)]
+    columns |= {measure.name: parts, measure.name + BEYOND: [*of_all, *((*part[:2], -part[2]) for part in parts)]}
+    columns[f"{AT}{spec.paid}"] = [(*part[:2], 1.0) for part in parts]
+    lost = _by_ledger(each.why[0][each.here & ~reported])
+    moved = int((reported & (each.given[0] != each.last)).sum())
+    whole = float(of_all[0][2].sum())
+    paid = {section_of(spec).conversions_per_epoch: int(reported.sum())}
+    return Reported(_groups(spec, devices, each, columns), lost, moved, paid, dict(sorted(by_clip.items())), whole)
+
+
+def _clips(values: Ints, devices: Devices) -> list[float]:
+    """Values, of two digits, below which most or nearly all are; and twice the largest, which costs most."""
+    there = np.repeat(values, devices.kinds.column("number").to_numpy())
+    if not (there > 0).any():
+        raise InputError("no conversion has a value above 0, to choose from where to clip; give clip = …")
+    quantiles = np.quantile(there[there > 0] / MICRO, (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1))
+    return sorted({float(f"{max(q, 2 / MICRO):.2g}") for q in (*quantiles, 2 * quantiles[-1])})
+
+
+def _mixed(number: int, salt: int = 0) -> NDArray[np.uint64]:
+    """Whole numbers below 2**64, mixed up, and always the same (SplitMix64)."""
+    x = np.arange(1, number + 1, dtype=np.uint64) + np.uint64(salt << 40)
+    x *= np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+    return mixed
 
 
 def _hours(devices: int) -> Ints:
-    """The hour of the week at which epochs begin, on each device: mixed up, and always the same (SplitMix64)."""
-    x = np.arange(1, devices + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    hours: Ints = ((x ^ (x >> np.uint64(31))) % np.uint64(24 * EPOCH)).astype(np.int64)
+    """The hour of the week at which epochs begin, on each device."""
+    hours: Ints = (_mixed(devices) % np.uint64(24 * EPOCH)).astype(np.int64)
     return hours
 
 

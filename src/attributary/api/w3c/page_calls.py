@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
-from attributary.api.event_values import known_labels, unknown_labels
+from attributary.api.event_values import draw, known_labels, micros, scaled, unknown_labels
 from attributary.api.w3c.attribution_options import (
     ConversionOptions,
     ImpressionOptions,
@@ -34,8 +34,10 @@ from attributary.api.w3c.index_layout import (
 from attributary.api.w3c.schemes import ReportKind, index_level, lookback_days, report_bytes, scheme_of, section_of
 from attributary.api.w3c.terms import W3C
 from attributary.errors import InputError, brief
+from attributary.logs.log_columns import missing_cells
 from attributary.plan import Plan
 from attributary.plan.plan import IndexLayout
+from attributary.spec import Logs
 from attributary.spec.measure import MICRO
 from attributary.tree import Tree
 
@@ -59,7 +61,8 @@ class W3cClients(Clients):
     @property
     def asks(self) -> tuple[str, ...]:
         site = section_of(self.plan.spec).site
-        return (*([site] if site else []), *(attribute.name for attribute in self.plan.spec.unknown))
+        values = [measure.source for measure in self.plan.spec.values]
+        return (*([site] if site else []), *(attribute.name for attribute in self.plan.spec.unknown), *values)
 
     def with_tree(self, tree: Tree, start: int | None = None) -> "W3cClients":
         """The same with an index for each node; priorities of a new layout count from `start`, by default from now."""
@@ -101,19 +104,28 @@ class W3cClients(Clients):
         ranked = enumerate(found.values())
         return [replace(each, priority=LEVELS * tick + LEVELS - 1 - rank) for rank, each in ranked]
 
-    def report_calls(self, values: Mapping[str, object], service: str = SERVICE) -> list[ReportCall]:
-        """The reports that a conversion makes, from its unknown attributes and, where sites differ, its site."""
+    def report_calls(
+        self, values: Mapping[str, object], service: str = SERVICE, conversion_id: object = None
+    ) -> list[ReportCall]:
+        """The reports that a conversion makes, from its unknown attributes, its value and its site, where these matter.
+
+        A value is in whole parts of maxValue, rounded up as often as its fraction says; the same again for the same id.
+        """
         spec, layout = self.plan.spec, _layout(self.plan)
         site = section_of(spec).site
         if site and site not in values:
             raise InputError(f"a conversion happens on a site; give {site}")
-        labels = unknown_labels(spec, {name: value for name, value in values.items() if name != site})
+        other = {site, *(measure.source for measure in spec.values)} - {a.name for a in spec.unknown}
+        labels = unknown_labels(spec, {name: value for name, value in values.items() if name not in other})
         root = str(values[site]) if site else ""
         calls = []
         for kind in kinds_of(self.plan, root):
             space = space_of(spec, index_level(spec, kind.levels[0]), (root,))
             if space not in layout.spaces:
                 raise InputError(f"{brief(root)} has no index yet; {GIVE_IT}")
+            value = _value(self.plan, kind, values, conversion_id)
+            if not value:  # browsers refuse it
+                continue
             matches = _match_values(self.plan, layout, kind)
             repeated = scheme_of(spec).splits_by_root and kind.batch == 0  # among impressions saved several times
             shared = (1,) * kind.value if repeated else kind.credit
@@ -127,7 +139,8 @@ class W3cClients(Clients):
                 max_value=kind.value,
             )
             batch = dict(list(labels.items())[: kind.batch])
-            calls.append(ReportCall(task_of(layout, kind, root), batch, charged(options, kind.micro)))
+            options = replace(charged(options, kind.micro), value=value)
+            calls.append(ReportCall(task_of(layout, kind, root), batch, options))
         return calls
 
     def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
@@ -158,6 +171,9 @@ class W3cClients(Clients):
                 headers.append(f"Measure-Conversion: {measure_conversion_header(call.options, '/reports')}")
             except InputError as error:
                 notes.append(f"no header for {call.task}: {error}")
+        for part in self.plan.by_measure if self.plan.spec.values else ():
+            rule = f"{part.measure.source} / {part.clip:g} · maxValue, from 0 to maxValue"
+            notes.append(f"value is {rule}, rounded up as often as its fraction says; where it is 0, nothing is called")
         notes.append(f"the aggregation service is a placeholder ({SERVICE}), as is the header's report-url")
         return Message((*lines, *headers), tuple(notes))
 
@@ -223,6 +239,18 @@ def _layout(plan: Plan) -> IndexLayout:
     if plan.layout is None:
         raise InputError("nodes have no indexes yet; give a table of those that run with `impressions`")
     return plan.layout
+
+
+def _value(plan: Plan, kind: ReportKind, values: Mapping[str, object], conversion_id: object) -> int:
+    """What a conversion's report of this kind has of its maxValue."""
+    (part,) = plan.by_measure
+    if part.measure.is_count:
+        return kind.value
+    name, source = part.measure.name, part.measure.source
+    if source not in values:
+        raise InputError(f"{source!r} is missing; measure {name!r} needs it: give it, or leave it empty")
+    micro = part.measure.sign * micros(name, values[source], {"", *missing_cells(plan.spec.logs or Logs())})
+    return scaled(micro, round(part.clip * MICRO), kind.value, draw(f"{name} {kind.name}", conversion_id))
 
 
 def _match_values(plan: Plan, layout: IndexLayout, kind: ReportKind) -> list[int]:

@@ -17,6 +17,7 @@ import numpy as np
 from attributary.api.w3c.index_layout import used_levels
 from attributary.api.w3c.schemes import (
     SCHEMES,
+    STEPS,
     ReportKind,
     Scheme,
     index_level,
@@ -74,6 +75,8 @@ class SchemeProposals(Proposals):
 
     def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
         most = scheme_of(problem.spec).credits
+        if problem.spec.values:
+            return with_credits(problem.spec, STEPS)
         return with_best_credits(problem, share, most, wishes) if problem.spec.l1 > most > 0 else problem.spec
 
     def improved(self, problem: Problem, whole: Shares, wishes: Wishes) -> Shares:
@@ -111,6 +114,8 @@ def scheme_cost(plan: Plan, tree: Tree, error: float) -> SchemeCost:
         refused = f"needs {largest:,} indexes of a histogram, and browsers take {most:,}"
     if scheme.atomic and len(used) > MOST_LEVELS:
         refused = f"shares credit among {MOST_LEVELS} levels at most, and there are {len(used)}"
+    if scheme.splits_by_root and not spec.known_first:
+        refused = "saves no impressions for batches above indexes"
     return SchemeCost(
         scheme=scheme.name,
         words=scheme.words,
@@ -128,11 +133,12 @@ def scheme_cost(plan: Plan, tree: Tree, error: float) -> SchemeCost:
 
 def _sizes(spec: Spec, tree: Tree, levels: list[int]) -> list[int]:
     """How many indexes levels need, on the site that needs most if each has its own."""
-    nodes = np.diff(tree.offsets)
-    if section_of(spec).site is None:
-        return [int(nodes[level]) if level >= 0 else 1 for level in levels]
-    heads, top = tree.to_level_order(tree.ancestor(int(tree.total))), int(tree.total)
-    by_site = [np.bincount(heads[tree.slice(level)], minlength=nodes[top]) for level in levels if level >= top]
+    top, known = int(tree.total), [attribute.name for attribute in spec.known]
+    own_sites, numbers, by_site = section_of(spec).site is not None, tree.numbered(known), list[Ints]()
+    heads = tree.to_level_order(tree.ancestor(top)) if own_sites else np.zeros(len(tree), np.int64)
+    for i in (tree.level_names.index(known[level - top]) for level in levels if level >= top):
+        first = np.unique(numbers[i], return_index=True)[1]  # below a batch, indexes are those of all batches
+        by_site.append(np.bincount(heads[tree.slice(i)][first], minlength=int(heads.max()) + 1))
     worst = int(np.argmax(np.sum(by_site, axis=0)))
     return [1] * (len(levels) - len(by_site)) + [int(each[worst]) for each in by_site]
 

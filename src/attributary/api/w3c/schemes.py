@@ -1,14 +1,15 @@
 """schemes: how a hierarchy fits into the reports of W3C Attribution, and what one conversion may spend.
 
-Levels of known attributes are indexes of a histogram, those of unknown ones are batches of reports; levels that are in
-different batches are in reports of different kinds. A device grants a site `site_epsilon` in each epoch, for all
-conversions that have an impression in it. Budgets are whole millionths of ε (µε), as browsers charge them.
+Known attributes are indexes of a histogram, unknown ones are batches of reports, in whatever order they stand; levels
+that are in different batches are in reports of different kinds. A device grants a site `site_epsilon` in each epoch,
+for all conversions that have an impression in it. Budgets are whole millionths of ε (µε), as browsers charge them.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import Literal
 
 from pydantic import Field
@@ -16,8 +17,8 @@ from pydantic import Field
 from attributary.api.w3c.attribution_options import DAY
 from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
 from attributary.spec import Spec
-from attributary.spec.measure import MICRO
-from attributary.spec.mistakes import Mistake
+from attributary.spec.measure import COUNT, MICRO
+from attributary.spec.mistakes import Mistake, tables_in
 from attributary.spec.terms import ApiSection, Keys
 from attributary.types import Record
 
@@ -25,6 +26,7 @@ LARGEST = 10_000  # ε
 MONTH = 30  # days
 FIELD = 16  # bytes of an element of Field128
 SEED = 32  # bytes
+STEPS = 255  # that a value is reported in: what a report of 8 bits for each index can hold
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,17 @@ class W3cSection(ApiSection):
             rule = "others leave nothing of site_epsilon; lower others or conversions_per_epoch"
             yield Mistake(("api", "others"), rule)
             return
-        if isinstance(epsilon, int | float) and not abs(epsilon - derived["epsilon"]) <= 16 / MICRO:
+        measures = [each.get("name") for each in tables_in(dict(given), "measure")]
+        valued = any(name != COUNT for name in measures)
+        if (
+            isinstance(epsilon, int | float)
+            and not abs(epsilon - derived["epsilon"]) <= (STEPS if valued else 16) / MICRO
+        ):
             rule = "epsilon is that of one conversion, (site_epsilon − others) / conversions_per_epoch"
             yield Mistake("epsilon", f"{rule} = {derived['epsilon']:g}; got {epsilon:g}: leave it out")
+        yield from _wrong_values(section, measures) if valued else ()
         credits = next((each.credits for each in SCHEMES if each.name == section.get("scheme")), 0)
+        credits = STEPS if valued else credits
         if l1 != derived["l1"] and not (isinstance(l1, int) and 1 <= l1 <= credits):
             rule = f"is the number of credits of scheme B (up to 15) or C (up to 10); got {l1}: leave it out"
             yield Mistake("l1", rule)
@@ -141,15 +150,34 @@ class W3cSection(ApiSection):
             yield Mistake("conversions_per_impression", f"{rule}; leave it out")
         if given.get("neighbours", "conversion") != "conversion":
             yield Mistake("neighbours", "conversions are public under the W3C Attribution API; leave it out")
-        attributes = given.get("attribute", given.get("attributes"))
-        first = attributes[0] if isinstance(attributes, list | tuple) and attributes else None
-        name = first.get("name") if isinstance(first, dict) else getattr(first, "name", None)
+        attributes = tables_in(dict(given), "attribute")
+        name = attributes[0].get("name") if attributes else None
+        unknown = [attribute.get("unknown") is True for attribute in attributes]
+        if section.get("scheme") == "C" and unknown != sorted(unknown):
+            rule = "C has no batches above attributes of the impression: use A or B, or move unknown attributes down"
+            yield Mistake(("api", "scheme"), rule)
         site = section.get("site")
+        if isinstance(site, str) and site == name and unknown[0]:
+            rule = "names an attribute that impressions have, as only those of its own site match a conversion"
+            yield Mistake(("api", "site"), f"{rule}; got {site!r:.60}, which is unknown to them: use conversion_site")
         if isinstance(site, str) and site != name:
             yield Mistake(("api", "site"), f"names the first attribute, {name!r:.60}; got {site!r:.60}")
         if isinstance(site, str) and given.get("total") is True:
             rule = "sites have budgets and reports of their own, and none for all of them; leave it out"
             yield Mistake("total", rule)
+
+
+def _wrong_values(section: Keys, measures: Sequence[object]) -> Iterator[Mistake]:
+    """What is wrong with a section under which values are measured."""
+    if len(measures) > 1:
+        rule = f"a conversion's value is charged for one measure at a time; got {', '.join(map(str, measures))}"
+        yield Mistake("measure", f"{rule}: make a spec for each, and let others under [api] be what the other one uses")
+    if section.get("scheme") != "B":
+        rule = f'{measures[0]!r} is a value, and values are measured by scheme "B"; got {section.get("scheme")!r:.60}'
+        yield Mistake(("api", "scheme"), f'{rule}: add scheme = "B" under [api]')
+    if section.get("site") is not None:
+        rule = f"values are measured on sites with indexes in common; got {section['site']!r:.60}"
+        yield Mistake(("api", "site"), f"{rule}: leave it out, or name the column of conversions as conversion_site")
 
 
 def one_conversion(section: Keys) -> int:
@@ -175,20 +203,19 @@ class ReportKind:
     credit: tuple[int, ...]  # of each of these levels
     micro: int  # µε that it costs
     value: int  # which is its maxValue, too
-    batch: int  # how many unknown attributes its batches are told apart by
+    batch: int  # how many unknown attributes its batches are told apart by: those that all of its levels have
 
 
 def report_kinds(spec: Spec, row: Sequence[int]) -> tuple[ReportKind, ...]:
     """The kinds of reports for contributions by level, top to bottom; levels without any are in none."""
-    scheme, first = scheme_of(spec), spec.first_unknown
-    asked = [level for level, contribution in enumerate(row) if contribution > 0]
-    together = [level for level in asked if level < first] if scheme.atomic else []
-    groups = [together] * bool(together) + [[level] for level in asked if level not in together]
+    scheme = scheme_of(spec)
+    asked = [(level, spec.held(level)[1]) for level, contribution in enumerate(row) if contribution > 0]
+    groups = groupby(asked, key=lambda each: each[scheme.atomic])  # in one report, all levels of the same batches
     kinds = []
-    for levels in groups:
-        credit, batch = tuple(row[level] for level in levels), max(levels[-1] - first + 1, 0)
+    for levels, batches in (zip(*group, strict=True) for _, group in groups):
+        credit, batch = tuple(row[level] for level in levels), batches[0]
         value, micro = (sum(credit), sum(credit) * micro_of(spec) // spec.l1) if scheme.atomic else (1, credit[0])
-        kinds.append(ReportKind(spec.levels[levels[-1]], tuple(levels), credit, micro, value, batch))
+        kinds.append(ReportKind(spec.levels[levels[-1]], levels, credit, micro, value, batch))
     return tuple(kinds)
 
 
@@ -203,8 +230,8 @@ def scheme_of(spec: Spec) -> Scheme:
 
 
 def index_level(spec: Spec, level: int) -> int:
-    """The level whose nodes are a level's indexes: its own, or for batches the last known one; -1 for no attribute."""
-    return min(level, spec.first_unknown - 1)
+    """The level whose nodes are a level's indexes, counted as if there were known attributes alone; -1 for none."""
+    return int(spec.total) + spec.held(level)[0] - 1
 
 
 def micro_of(spec: Spec) -> int:

@@ -32,6 +32,7 @@ W3C = Terms(
     conversions=REPORTS,  # as many as budgets pay for
     answer="a conversion",
     values_occur=True,  # batches are the values that conversions have
+    any_order=True,  # a report tells its batch whatever the histogram has
     section=W3cSection,
     proposals=_proposals,
     devices=_devices,

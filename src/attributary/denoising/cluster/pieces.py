@@ -1,13 +1,12 @@
 """pieces: the pieces of a cut forest, Arrow tables in and out: parts for the workers, the top for the driver."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from attributary.denoising.cluster.cut import Handed, Settled, hand_up, solve
 from attributary.denoising.denoise import denoise
@@ -21,9 +20,13 @@ from attributary.measurements import Measurements
 from attributary.rmsre import TAU
 from attributary.tree import Tree
 from attributary.tree.paths import RowError, describe
-from attributary.types import Arrow, Cells, Record
+from attributary.types import Arrow, Bools, Cells, Floats, Record
 
 PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the user's
+VERDICT = pa.schema([("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])  # on a part
+HANDED = pa.schema(  # what it hands up of each of its roots
+    [("part", pa.int32()), ("root", pa.int32()), ("has_row", pa.bool_()), *((n, pa.float64()) for n in Handed._fields)]
+)
 SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another machine may round otherwise
 
 
@@ -104,7 +107,7 @@ class Part:
         return cls(rows, forest, tree, Measurements(x, var, task.shape, part=True))
 
     @property
-    def has_row(self) -> NDArray[np.bool_]:
+    def has_row(self) -> Bools:
         """True for each node that has a row, in the tree's order."""
         return np.arange(len(self.tree)) < len(self.rows)
 
@@ -125,7 +128,7 @@ def check(task: ClusterTask, rows: Arrow) -> Arrow:
         task._replace(estimator=quick, posterior=None).denoised(part.tree, part.measured)
         return {}
 
-    return _answer(task, rows, work, [])
+    return _answer(task, rows, work)
 
 
 def learn_families(task: ClusterTask, rows: Arrow) -> FamilyPrior:
@@ -149,12 +152,11 @@ def hand_up_roots(task: ClusterTask, rows: Arrow) -> Arrow:
         return {**paths, "part": number, "root": place, "has_row": part.has_row[node], **handed._asdict()}
 
     schema = task.named(rows).schema
-    labels = [(label(i), schema.field(name).type) for i, name in enumerate(task.levels[: task.cut + 1])]
-    numbers = [("part", pa.int32()), ("root", pa.int32()), ("has_row", pa.bool_())]
-    return _answer(task, rows, work, [*labels, *numbers, *((name, pa.float64()) for name in Handed._fields)])
+    labels = [pa.field(label(i), schema.field(name).type) for i, name in enumerate(task.levels[: task.cut + 1])]
+    return _answer(task, rows, work, [*labels, *HANDED])
 
 
-def finish(task: ClusterTask, rows: Arrow, above: Any = None) -> Arrow:
+def finish(task: ClusterTask, rows: Arrow, above: Arrow | None = None) -> Arrow:
     """The part's rows with their estimates, and those of nodes without a row if they are to be filled.
 
     `above` is what is settled of the part's roots, where there is a tree above.
@@ -179,9 +181,9 @@ def finish(task: ClusterTask, rows: Arrow, above: Any = None) -> Arrow:
     return table
 
 
-def _answer(task: ClusterTask, rows: Arrow, work: Callable[[Part], Record], columns: list[tuple[str, Any]]) -> Arrow:
+def _answer(task: ClusterTask, rows: Arrow, work: Callable[[Part], Record], columns: Sequence[pa.Field] = ()) -> Arrow:
     """The columns that the work gives, with a verdict; the user's mistakes are data, or Spark would try again."""
-    schema = pa.schema([*columns, ("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])
+    schema = pa.schema([*columns, *VERDICT])
     try:
         part = Part.of(task, rows)
         answer = work(part)
@@ -194,7 +196,7 @@ def _answer(task: ClusterTask, rows: Arrow, work: Callable[[Part], Record], colu
     return pa.table(answer, schema=schema)
 
 
-def _refuse_other_figures(part: Part, handed: Any) -> None:
+def _refuse_other_figures(part: Part, handed: Floats) -> None:
     """Figures drawn anew whenever a query runs would be denoised as if they were those that were handed up."""
     tree, x, var = part.tree, part.measured.noisy, part.measured.variance
     z, _ = engine(tree).upward(tree, tree.to_level_order(x), tree.to_level_order(var))
@@ -211,7 +213,7 @@ class Top(NamedTuple):
     settled: Arrow  # Arrow: what the parts need to know of their roots
 
 
-def solve_top(task: ClusterTask, rows: Arrow, roots: Any) -> Top:
+def solve_top(task: ClusterTask, rows: Arrow, roots: Arrow) -> Top:
     """The estimates above the cut, from the rows there and from what the parts handed up."""
     rows = _by_path(task.named(rows), task.levels)
     roots = _by_path(roots, [label(i) for i in range(task.cut + 1)])
@@ -286,7 +288,7 @@ def _forest(rows: Arrow, levels: list[str]) -> Tree:
         raise ValueError(f"{name}: {error.rule}") from None
 
 
-def _gap(tree: Tree, has_row: NDArray[np.bool_]) -> tuple[str | None, bool]:
+def _gap(tree: Tree, has_row: Bools) -> tuple[str | None, bool]:
     """A node whose parent has no row, by name, if there is one; and whether any inner node has its row."""
     orphan = np.flatnonzero(has_row & (tree.parent >= 0) & ~has_row[tree.parent])
     return tree.name(int(orphan[0])) if len(orphan) else None, bool((has_row & ~tree.is_leaf).any())

@@ -9,15 +9,17 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import ceil
 from operator import and_
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pyarrow as pa
 
-from attributary.denoising.cluster.cut import Handed
 from attributary.denoising.cluster.pieces import (
+    HANDED,
     NOISY,
     PART,
     VARIANCE,
+    VERDICT,
     ClusterTask,
     Top,
     added_by,
@@ -33,17 +35,17 @@ from attributary.denoising.denoise import method_of
 from attributary.denoising.posterior import FamilyPrior
 from attributary.errors import InputError, did_you_mean
 from attributary.estimators import Estimator
-from attributary.logs.spark import any_pandas
+from attributary.logs.spark import any_pandas, named_column
 from attributary.measurements import Measurements
 from attributary.rmsre import TAU
 from attributary.tables.as_written import MEASURED
+from attributary.types import Arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 KEPT_AS = MEASURED[1]  # what the user's variance column is called where its name is taken
-VERDICT = (("refused", "string"), ("orphan", "string"), ("inner", "boolean"))
 SAMPLE = 50_000  # nodes that the prior of a posterior is learned from, about
 LARGEST = 2_000_000  # nodes of a subtree that one worker gets
 NODES = 250_000  # of a part, about; the number of parts hangs on nothing else, so that the same frame gives the same
@@ -104,7 +106,7 @@ def denoise_spark(
     rows = _figures(frame, task, value, variance)
     if cut is None and chosen.kind.batched and not chosen.joint:
         task = task._replace(cut=_cut(rows, task))
-    at_cut = _column(task.cell(task.levels[task.cut]))
+    at_cut = named_column(task.cell(task.levels[task.cut]))
     nodes, above = rows.agg(sf.count(sf.lit(1)), sf.count(sf.when(at_cut.isNull(), 1))).collect()[0]
     if nodes == 0:
         raise InputError("a tree needs at least one row; the frame is empty")
@@ -130,7 +132,7 @@ def _cut(rows: "DataFrame", task: ClusterTask) -> int:
     from pyspark.sql import functions as sf
 
     for level in range(len(task.levels) - 1):
-        path = [_column(task.cell(name)) for name in task.levels[: level + 1]]
+        path = [named_column(task.cell(name)) for name in task.levels[: level + 1]]
         size = rows.where(path[-1].isNotNull()).groupBy(*path).count().agg(sf.max("count")).collect()[0][0]
         if size is None or size <= LARGEST:
             return level
@@ -141,7 +143,7 @@ def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
     """How families share, from the largest of the trees and others, of about SAMPLE nodes (as in `whole_counts`)."""
     from pyspark.sql import functions as sf
 
-    slim, root = _slim(rows, task), _column(task.cell(task.levels[0]))
+    slim, root = _slim(rows, task), named_column(task.cell(task.levels[0]))
     largest = slim.groupBy(root).count().orderBy(sf.desc("count"), root).first()
     assert largest is not None
     drawn = sf.pmod(sf.xxhash64(sf.lit("sample"), root), sf.lit(ceil(nodes / SAMPLE))) == 0
@@ -153,8 +155,9 @@ def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
 
 def _check(parts: "DataFrame", task: ClusterTask) -> None:
     from pyspark.sql import functions as sf
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    verdicts = _grouped(_slim(parts, task), lambda part: check(task, part), _struct(VERDICT))
+    verdicts = _grouped(_slim(parts, task), lambda part: check(task, part), from_arrow_schema(VERDICT))
     refused, orphan, inner = verdicts.agg(sf.min("refused"), sf.min("orphan"), sf.max("inner")).collect()[0]
     if refused is not None:
         raise InputError(refused)
@@ -163,14 +166,11 @@ def _check(parts: "DataFrame", task: ClusterTask) -> None:
 
 def _solved(over: "DataFrame", parts: "DataFrame", task: ClusterTask) -> Top:
     """The tree above the cut, solved by the driver."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     labels = [(label(i), parts.schema[task.cell(name)].dataType) for i, name in enumerate(task.levels[: task.cut + 1])]
-    handed = [
-        ("part", "integer"),
-        ("root", "integer"),
-        ("has_row", "boolean"),
-        *((name, "double") for name in Handed._fields),
-    ]
-    schema = _struct([*labels, *handed, *VERDICT])
+    handed = from_arrow_schema(pa.schema([*HANDED, *VERDICT]))
+    schema = _struct([*labels, *((field.name, field.dataType) for field in handed)])
     roots = _grouped(_slim(parts, task), lambda part: hand_up_roots(task, part), schema).toArrow()
     refused = sorted(filter(None, roots.column("refused").unique().to_pylist()))
     if refused:
@@ -197,12 +197,14 @@ def _above(over: "DataFrame", top: Top, frame: "DataFrame", task: ClusterTask) -
     kinds = [(new, frame.schema[name].dataType) for name, new in labels.items()]
     nodes = frame.sparkSession.createDataFrame(top.nodes, _struct([*kinds, *_added(task)]))
     user = over.drop(NOISY, VARIANCE).toDF(*task.columns)
-    same = reduce(and_, (_column(name).eqNullSafe(_column(new)) for name, new in labels.items()), sf.lit(True))
+    same = reduce(
+        and_, (named_column(name).eqNullSafe(named_column(new)) for name, new in labels.items()), sf.lit(True)
+    )
     both = nodes.join(user, same, "left" if task.fill else "inner")
-    return both.select(*(_column(labels.get(c, c)).alias(c) for c in task.columns), *map(_column, task.added))
+    return both.select(*(named_column(labels.get(c, c)).alias(c) for c in task.columns), *map(named_column, task.added))
 
 
-def _grouped(parts: "DataFrame", work: Callable[[Any], object], schema: "StructType") -> "DataFrame":
+def _grouped(parts: "DataFrame", work: Callable[[Arrow], object], schema: "StructType") -> "DataFrame":
     with any_pandas():
         return parts.groupBy(PART).applyInArrow(work, schema)
 
@@ -216,11 +218,11 @@ def _finished(frame: "DataFrame", task: ClusterTask) -> "StructType":
     return _struct([*kept, *_added(task)])
 
 
-def _added(task: ClusterTask) -> list[tuple[str, Any]]:
+def _added(task: ClusterTask) -> list[tuple[str, str]]:
     return [(name, "long" if task.estimator.whole and i == 0 else "double") for i, name in enumerate(task.added)]
 
 
-def _struct(fields: Sequence[tuple[str, Any]]) -> "StructType":
+def _struct(fields: Sequence[tuple[str, "str | DataType"]]) -> "StructType":
     from pyspark.sql.types import StructType
 
     return reduce(lambda struct, field: struct.add(*field), fields, StructType())
@@ -257,19 +259,12 @@ def _figures(frame: "DataFrame", task: ClusterTask, value: str, variance: "str |
     return both.toDF(*(task.cell(name) for name in task.given), NOISY, VARIANCE)
 
 
-def _column(name: str) -> "Column":
-    """A column whose name may hold dots."""
-    from pyspark.sql import functions as sf
-
-    return sf.col("`" + name.replace("`", "``") + "`")
-
-
 def _number(frame: "DataFrame", given: "str | Column") -> "Column":
     from pyspark.sql.types import NumericType
 
     if isinstance(given, str):
         _refuse_missing(frame, given)
-        given, name = _column(given), f"column {given!r}"
+        given, name = named_column(given), f"column {given!r}"
     else:
         name = "the expression for the variance"
     kind = frame.select(given.alias(NOISY)).schema[NOISY].dataType

@@ -27,7 +27,7 @@ from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
-from attributary.types import Bools, Floats, Ints, Keys
+from attributary.types import Floats, Ints, Keys
 from attributary.whole_files import output_file
 
 SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+(?=\.[^.]*$|$)")  # as in output-1-of-3.avro
@@ -82,7 +82,7 @@ def answer(
     if not (nodes.variance < np.inf).any():
         why = f"{paths[0]} is empty" if len(reports) == 1 else "none has a sum in each of the summary reports"
         why = f"{paths[0]} has {nodes.notes.unknown:,} other keys" if nodes.notes.unknown else why
-        raise InputError(f"no node of the tree is measured: {why}; are {name} and the tree those that it was made by?")
+        raise not_measured(why, name)
     measures = {}
     for k, part in enumerate(each):
         here = slice(k * len(tree), (k + 1) * len(tree))
@@ -103,6 +103,11 @@ def other_keys(path: str, keys: Keys, expected: KeyLayout, name: str) -> InputEr
         f"{path} has keys of another plan (mark {mark}), and those of {name} have mark {expected.plan}: give the plan "
         "and the files that belong together"
     )
+
+
+def not_measured(why: str, name: str) -> InputError:
+    """What is said where no node has a sum."""
+    return InputError(f"no node of the tree is measured: {why}; are {name} and the tree those that it was made by?")
 
 
 def noise_of(
@@ -133,6 +138,11 @@ def noise_of(
     ]
 
 
+def rates_of(reports: Sequence[Summary], epsilon: float, l1: int) -> list[float]:
+    """ε by L1 of each: the one that it states, or else this one."""
+    return [(report.stated.epsilon or epsilon) / (report.stated.l1 or l1) for report in reports]
+
+
 def in_words(notes: Notes, reports: int) -> list[str]:
     """What did not fit together, each in a few words."""
     said = [
@@ -149,11 +159,16 @@ def grouped(paths: Sequence[str]) -> list[list[str]]:
     """The files of each summary report: a folder holds one, files named as in x-1-of-3.avro are shards of one."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name in paths:
-        for path in named_files([name], "the summary report"):
+        for path in [name] if "://" in name else named_files([name], "the summary report"):
             stem = SHARD.sub("", path)
             key = ("folder", name) if os.path.isdir(name) else ("shards" if stem != path else "file", stem)
             groups.setdefault(key, []).append(path)
     return list(groups.values())
+
+
+def name_of(paths: Sequence[str]) -> str:
+    """What messages call the files of a summary report."""
+    return paths[0] + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def read_summary(given: str | Sequence[str]) -> Summary:
@@ -163,7 +178,7 @@ def read_summary(given: str | Sequence[str]) -> Summary:
     keys = np.concatenate([shard.keys for shard in shards])
     metric = np.concatenate([shard.metric for shard in shards])
     notes = tuple(dict.fromkeys(note for shard in shards for note in shard.notes))
-    name = paths[0] + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+    name = name_of(paths)
     once, place = distinct(keys)
     first = np.zeros(len(once), np.int64)
     first[place[::-1]] = metric[::-1]
@@ -215,8 +230,12 @@ def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], 
         place = index.find(summary.keys)
         known = place >= 0
         there[i, place[known]], sums[i, place[known]] = True, summary.metric[known]
-    rates = [(s.stated.epsilon or epsilon) / (s.stated.l1 or l1) for s in summaries]
-    _refuse_copies(summaries, there, sums, rates)
+    rates = rates_of(summaries, epsilon, l1)
+    for i, j in combinations(range(len(summaries)), 2):
+        shared = there[i] & there[j]
+        number, equal = int(shared.sum()), int((shared & (sums[i] == sums[j])).sum())
+        smaller = min(int(there[i].sum()), int(there[j].sum()))
+        refuse_copy((summaries[i], summaries[j]), min(rates[i], rates[j]), number, equal, smaller)
     unknown = sum(len(summary.keys) for summary in summaries) - int(there.sum())
     contradicted = sum(len(summary.contradicted) for summary in summaries)
     total, complete = sums.sum(axis=0, dtype=np.float64), there.all(axis=0)
@@ -232,22 +251,19 @@ def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], 
     return NodeSums(noisy, variance, notes)
 
 
-def _refuse_copies(summaries: Sequence[Summary], there: Bools, sums: Ints, rates: Sequence[float]) -> None:
+def refuse_copy(both: tuple[Summary, Summary], rate: float, number: int, equal: int, smaller: int) -> None:
     """Refuses two with the same noise on the nodes that both have, whatever else one of them lacks or adds.
 
-    Where noise may repeat, as with a seed or none, one is a copy if all its sums are the other's.
+    Of `number` shared ones, `equal` have the same sums; the smaller of them has `smaller`. Where noise may repeat, as
+    with a seed or none, one is a copy if all its sums are the other's.
     """
-    for i, j in combinations(range(len(summaries)), 2):
-        shared = there[i] & there[j]
-        number, equal = int(shared.sum()), int((shared & (sums[i] == sums[j])).sum())
-        repeats = summaries[i].stated.not_private or summaries[j].stated.not_private
-        chance = 1.0 if repeats else chance_of_equal(dlap_variance(min(rates[i], rates[j])))
-        within = 0 < number == equal == min(int(there[i].sum()), int(there[j].sum()))
-        if within or is_copy(equal, number * chance):
-            raise InputError(
-                f"{summaries[j].name} holds the same sums as {summaries[i].name}, on {equal:,} of the {number:,} nodes "
-                "that both have; each is counted once: leave one out"
-            )
+    one, other = both
+    chance = 1.0 if one.stated.not_private or other.stated.not_private else chance_of_equal(dlap_variance(rate))
+    if 0 < number == equal == smaller or is_copy(equal, number * chance):
+        raise InputError(
+            f"{other.name} holds the same sums as {one.name}, on {equal:,} of the {number:,} nodes that both have; "
+            "each is counted once: leave one out"
+        )
 
 
 def one_rate(name: str, stated: list[StatedNoise]) -> StatedNoise:
