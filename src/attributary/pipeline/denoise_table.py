@@ -23,7 +23,7 @@ from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_
 from attributary.estimators import FIT, Estimator, refuse_estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
-from attributary.pipeline.grouping_sets import Part, denoised_parts, parts_of
+from attributary.pipeline.grouping_sets import TablePart, denoised_parts, parts_of
 from attributary.pipeline.margin_rows import with_margin
 from attributary.pipeline.node_rows import Amount, NodeRows, figure_rows, of_figure
 from attributary.pipeline.table_form import TableForm
@@ -261,14 +261,14 @@ class _Output(NamedTuple):
     fill: bool
 
 
-def _parts(table: Arrow, levels: Sequence[str] | None, value: Any, how: Mapping[str, Any]) -> list[Part]:
+def _parts(table: Arrow, levels: Sequence[str] | None, value: Any, how: Mapping[str, Any]) -> list[TablePart]:
     spent = [name for amount in AMOUNTS for name in re.findall(r"[^,;=:@]+", str(how[amount]))]
     return parts_of(table, levels.split(",") if isinstance(levels, str) else levels, value, spent, how, how["path"])
 
 
 def _denoised_parts(
     frame: Frame,
-    parts: Sequence[Part],
+    parts: Sequence[TablePart],
     value: Any,
     output: _Output,
     how: Mapping[str, Any],

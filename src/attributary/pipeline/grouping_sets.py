@@ -29,7 +29,7 @@ REMEDY = "add its row, with an empty figure and `empty=unmeasured` if nobody mea
 MOST = 60  # attributes
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """Rows of a table that make one tree."""
 
     rows: Ints
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 def parts_of(
     table: Arrow, levels: Sequence[str] | None, value: Any, spent: Collection[str], form: Mapping[str, Any], path: str
-) -> list[Part]:
+) -> list[TablePart]:
     """The parts of a table that is no hierarchy, the largest first; none if it is one, or its attributes are not clear.
 
     `spent` are columns that are about noise, and `form` has the options of `recognise`.
@@ -58,7 +58,7 @@ def parts_of(
     if group is None and table.select(names).group_by(names).aggregate([]).num_rows < table.num_rows:
         return []  # groups of null, or rows that occur twice
     sets: Ints = sum(((~each).astype(np.int64) << i for i, each in enumerate(ends)), np.zeros(table.num_rows, np.int64))
-    made, labels = list[Part](), np.zeros(table.num_rows) if group is None else group
+    made, labels = list[TablePart](), np.zeros(table.num_rows) if group is None else group
     for rows in (np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())):
         for chain in _chains(np.unique(sets[rows]).tolist()):
             here = rows[np.isin(sets[rows], chain)]
@@ -66,7 +66,7 @@ def parts_of(
             part = table.take(here)
             there = [m for m in marks if any((path_ends(part, names[i], [m]) > path_ends(part, names[i], ())).any()
                                              for i in order)]  # fmt: skip
-            made.append(Part(here, tuple(names[i] for i in order), tuple(there)))
+            made.append(TablePart(here, tuple(names[i] for i in order), tuple(there)))
     several = len({frozenset(part.levels) for part in made}) > 1 and all(part.levels for part in made)
     return sorted(made, key=lambda part: -len(part.levels)) if several else []
 
