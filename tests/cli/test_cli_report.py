@@ -97,7 +97,7 @@ def test_what_is_left_out_is_told(run: Path, tmp_path: Path) -> None:
         ("x.json", b"\xff\xfe", "x.json is not a plan"),
         ("x.parquet", b"PAR1 and no more", "x.parquet is not a whole Parquet file"),
         ("x.csv", b"", "x.csv is empty"),
-        ("x.csv", b"a,b\n1,2\n", "x.csv: which column has the figures, a or b? For example"),
+        ("x.csv", b"a,b\n1,2\n", "x.csv: which column has the figures, a or b, or several of them? For example"),
         ("x.csv", b"a,conversions\n1,2\n", "x.csv holds true counts; a report is made of a plan"),
         ("x.png", b"\x89PNG\r\n\x1a\n\x00\x00\xff", "x.png is neither a table nor a plan"),
         ("spec.toml", b"epsilon = 4\n", "spec.toml is a spec; a report is made of"),

@@ -227,7 +227,7 @@ OUTPUTS = {
     "compressed Parquet": ("t.parquet.gz", None, "does not end like a table"),
     "no such folder": ("none/t.csv", None, "there is no folder .*none; make it"),
     "a folder": ("", None, "is a folder"),
-    "unknown format": ("t.csv", "ods", "format is one of csv, tsv, parquet, arrow, arrows, xlsx; got 'ods'"),
+    "unknown format": ("t.csv", "ods", "format is one of csv, tsv, xlsx, parquet, arrow, arrows; got 'ods'"),
 }
 
 
