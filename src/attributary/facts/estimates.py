@@ -243,7 +243,8 @@ def fit_line(quantity: Quantity) -> Line:
     """Whether there is as much noise as stated, where anybody stated it."""
     doubt, estimated = quantity.doubt, quantity.estimates.estimated
     if doubt.z is None:
-        return Line("noise", "the noise level cannot be checked: no figure was measured twice")
+        alone = " in this breakdown alone" if quantity.estimates.beside else ""
+        return Line("noise", f"the noise level cannot be checked: no figure was measured twice{alone}")
     detail = f"z = {doubt.z:z,.1f}".replace("-", numerals.MINUS)
     stated = {True: "estimated from these figures", False: "stated", None: "the table says"}[estimated]
     if abs(doubt.z) <= Z_FINE:
