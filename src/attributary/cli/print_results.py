@@ -283,7 +283,8 @@ def _print_settings(out: Out, plan: Plan, variants: list[Variant]) -> None:
     each = [("as planned", plan), *((variant.change.words, variant.plan) for variant in variants)]
     alike = [(words, one) for words, one in each if one.spec.terms is plan.spec.terms]
     best, least = min(alike, key=lambda pair: pair[1].expected.tree.plan)
-    out.print(f"least error: {best}, {percent(least.expected.tree.plan)} over all levels")
+    under = "" if len(alike) == len(each) else f" under the {plan.spec.terms.title}"
+    out.print(f"least error{under}: {best}, {percent(least.expected.tree.plan)} over all levels")
     lost = "all² = noise² + loss²: what budgets lose is missing from all figures, and no denoising brings it back"
     out.print(lost if plan.measures[0].bias_known else f"{lost}; this prior does not tell what is lost")
     for terms in dict.fromkeys(one.spec.terms for _, one in each):
