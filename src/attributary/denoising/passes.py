@@ -11,7 +11,7 @@ from attributary.kernel import IN_PYTHON, compiled, worth_compiling
 from attributary.tree import Tree
 from attributary.types import Floats, Values
 
-COMPILED_FROM = 100_000  # figures; below, compiled passes gain next to nothing
+COMPILED_FROM = 100_000  # figures; below, NumPy is done long before numba is loaded
 COMPILED_ONCE = 3_000_000  # below, NumPy is done before numba is imported
 ONCE: ContextVar[bool] = ContextVar("once", default=False)
 DEEP = 1_000  # levels; a long chain costs NumPy a call per level
