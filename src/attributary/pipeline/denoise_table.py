@@ -202,20 +202,13 @@ def denoise_table(
             parts = _parts(source, levels, value, how)
         if not parts:
             raise
+    output = _Output(variance if isinstance(variance, str) else None, prefix, confidence, fill)
     if parts:
         refuse_estimator(chosen)
-        output = _Output(variance if isinstance(variance, str) else None, prefix, confidence, fill)
         told = levels is not None or BREAKDOWN in source.column_names
         return _denoised_parts(frame, parts, value, output, how, stated=told, nonnegative=chosen == FIT)
     forms, tree, path = tuple(one.form for one in every), every[0].form.tree, every[0].form.path
-    layout = Layout(
-        forms,
-        tuple(name for one in every for name in one.spent),
-        variance if isinstance(variance, str) else None,
-        prefix,
-        confidence,
-        fill,
-    )
+    layout = output.layout(every)
     names = layout.names([*ADDED, *([FROM_PRIOR, ZERO] if chosen.uses_prior else [])])
     doubts = [doubt for one in every for doubt in _doubts(one, path, len(every) > 1)]
     stage("denoising")
@@ -236,8 +229,7 @@ def denoise_table(
             continue
         with refused(path):
             estimates[name] = chosen.denoise(tree, one.measured, earlier=past, stage=stage)
-    both = zip(layout.base.column_names, names, strict=True)
-    notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
+    notes = _renamed(layout.base.column_names, names)
     return DenoisedTable(
         frame,
         layout,
@@ -259,6 +251,16 @@ class _Output(NamedTuple):
     prefix: str
     confidence: float
     fill: bool
+
+    def layout(self, every: Sequence[NodeRows]) -> Layout:
+        """The layout of figures of one tree."""
+        spent = tuple(name for one in every for name in one.spent)
+        return Layout(tuple(one.form for one in every), spent, self.variance, self.prefix, self.confidence, self.fill)
+
+
+def _renamed(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """What is said of the user's columns that have another name in the output."""
+    return [f"your column {a} is called {b} there" for a, b in zip(old, new, strict=True) if a != b]
 
 
 def _parts(table: Arrow, levels: Sequence[str] | None, value: Any, how: Mapping[str, Any]) -> list[TablePart]:
@@ -293,11 +295,8 @@ def _denoised_parts(
                 "with empty figures and `empty=unmeasured` if nobody measured them, or give `missing=zero` if no "
                 "breakdown has any"
             )
-    layouts = []
-    for every in each:
-        forms, spent = tuple(one.form for one in every), tuple(name for one in every for name in one.spent)
-        layouts.append(Layout(forms, spent, output.variance, output.prefix, output.confidence))
-        new = layouts[-1].names(ADDED)
+    layouts = [output.layout(every) for every in each]
+    new = [layout.names(ADDED) for layout in layouts][-1]  # each is checked
     estimates: list[dict[str, Joint]] = [{} for _ in parts]
     for one in zip(*each, strict=True):
         trees = [(rows.form.tree, rows.measured) for rows in one]
@@ -308,11 +307,7 @@ def _denoised_parts(
         frame,
         layouts[0],
         dict(estimates[0]),
-        [
-            f"your column {old} is called {name} there"
-            for old, name in zip(table.column_names, new, strict=True)
-            if old != name
-        ],
+        _renamed(table.column_names, new),
         (
             *dict.fromkeys(n for one in every for n in one.form.notes),
             f"rows of {len(parts)} breakdowns, denoised together: {'; '.join(names)}",

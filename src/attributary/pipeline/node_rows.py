@@ -312,7 +312,8 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
 
 
 def _of_no_level(form: TableForm) -> InputError:
-    return InputError(f"{shown(form.path)}: they are of no level, and the noise is stated by level; state one for all")
+    words = "these rows belong to a second breakdown, and the noise is stated by level; state one for all"
+    return InputError(f"{shown(form.path)}: {words}")
 
 
 def per_level(amount: Amount) -> list[float] | None:
