@@ -308,3 +308,10 @@ def test_a_row_without_lines_is_a_row(tmp_path: Path) -> None:
     assert place(str(tmp_path / "t.parquet"), 0).endswith("t.parquet: row 1")
     assert place("-", 0) == "standard input: row 1"
     assert place("/none.csv", 0) == "/none.csv: row 1"
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_names_of_columns_that_are_blank_are_no_title(ending: str, tmp_path: Path) -> None:
+    table = pa.table([["0"], [";"], ["00"]], names=["0", " ", ""])
+    write_table(table, str(tmp_path / f"t.{ending}"))
+    assert read_table(str(tmp_path / f"t.{ending}")).equals(table)

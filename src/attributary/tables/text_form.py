@@ -24,6 +24,7 @@ NOTED = b"dialect"  # in the metadata of a table that was read from text, where 
 BEGINNING = 2**16  # bytes
 ROWS = 200
 TITLE = 0.6  # of the cells of the fullest row: a line with less, above the names of the columns, is a title
+BLANK_NAME = re.compile(r'"\s*"')  # in quotes: the name of a column, where a title has empty cells
 ALIKE = 0.8  # of the rows below a title have as many cells as there are names
 LONGEST_CELL = 2**31 - 1
 NOT_TEXT = {
@@ -105,7 +106,9 @@ def _title(lines: list[str], separator: str) -> _Title:
     filled = [sum(bool(cell.strip()) for cell in row) for row in rows]
     widest = max(filled, default=0)
     head = next((i for i, many in enumerate(filled) if many >= max(min(2, widest), TITLE * widest)), 0)
-    is_title = all(not many or rows[i][0].strip() for i, many in enumerate(filled[:head]))
+    blank = [any(map(BLANK_NAME.search, lines[a:b])) or any(map(str.isspace, row))
+             for a, b, row in zip(begins, begins[1:], rows, strict=False)]  # fmt: skip
+    is_title = all(not many or (rows[i][0].strip() and not blank[i]) for i, many in enumerate(filled[:head]))
     alike = sum(len(row) == len(rows[head]) for row in rows[head:]) if rows else 0
     known = head and widest > 2 and is_title and alike > ALIKE * sum(map(bool, rows[head:]))
     return _Title(widest, begins[head]) if known else _Title(0, 0)
