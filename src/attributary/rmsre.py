@@ -114,7 +114,7 @@ def _per_node(
     metric: Metric = weights,
 ) -> tuple[Floats, Floats]:
     error = np.broadcast_to(nodes(count, variance, tau, metric), len(tree))
-    return error, checked_weights(tree, np.ones(len(tree)) if weights is None else weights)
+    return error, checked_weights(tree, tree.number if weights is None else weights)
 
 
 def checked_weights(tree: Tree, weights: ArrayLike) -> Floats:

@@ -1,8 +1,10 @@
 """Small questions that every plan must answer: specs of all kinds, tables of counts, trees and priors."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from attributary import Tree, prior
@@ -56,3 +58,31 @@ def specs(draw: st.DrawFn) -> Spec:
         neighbours=draw(st.sampled_from(["conversion", "definition-1"])),
         **({"split_by": "a"} if known and draw(st.booleans()) else {}),
     )
+
+
+def of_values(most: Any = "auto", clip: Any = "auto", measures: int = 2, **options: Any) -> Spec:
+    """A spec over a and day that measures values."""
+    asked = [{"name": "count"}, {"name": "revenue", "clip": clip}, {"name": "items", "clip": clip}]
+    return Spec(
+        **{"epsilon": 4, "split_by": "a", "conversions_per_impression": most, **options},
+        measures=asked[:measures] if measures > 1 else asked[1:2],
+        attributes=[{"name": "a"}, {"name": "day", "unknown": True, "domain": DAYS}],
+    )
+
+
+def value_rows(seed: int = 0, roots: int = 3, repeat: float = 0.3, size: float = 300) -> pa.Table:
+    """Conversions by root, day, rank and step of values, as they are counted: some impressions have several."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for root, day in product(range(roots), DAYS):
+        for _ in range(rng.poisson(size / (root + 1))):
+            value = float(np.round(np.exp(rng.normal(4, 1.2)), 2))
+            step = int(np.floor(20 * np.log10(value * 1e6)))
+            begin = np.ceil(10 ** (step / 20)) / 1e6
+            made.append(
+                (f"r{root}", day, min(int(rng.geometric(1 - repeat)), 21), value, begin, float(rng.integers(1, 4)))
+            )
+    names = ("a", "day", "rank", "revenue", "revenue_from", "items")
+    table = {name: [row[i] for row in made] for i, name in enumerate(names)}
+    steps = np.floor(20 * np.log10(np.array(table["items"]) * 1e6))
+    return pa.table({**table, "items_from": np.ceil(10 ** (steps / 20)) / 1e6, "conversions": [1] * len(made)})

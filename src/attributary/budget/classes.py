@@ -3,17 +3,19 @@
 v̂ar depends on the shape of the tree and on the split. With one split for each head, nodes of one level that have the
 same subtree shape and whose parents are of one class share it. The classes form a tree themselves: every member of a
 class has `times` children in each of its child classes.
+
+A condensed tree has the classes of a tree that need not be held: what a plan takes memory for is classes, not nodes.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Bools, Floats, Ints, Values
 
 
 class Link(NamedTuple):
@@ -124,6 +126,10 @@ def classes(tree: Tree, apart: int | Literal["nodes"] = 0, kind: Ints | None = N
     With "nodes", all nodes are but leaves, which have what their siblings have. Nodes of different `kind` (numbers from
     0 on, in level order) are never of one class; what is below a node is then what is below its class on average.
     """
+    if isinstance(tree, CondensedTree):
+        if apart == "nodes" or kind is not None:
+            raise ValueError("nodes of a condensed tree have no budgets or shares of their own; take one that is held")
+        return tree.pooled if apart == -1 else tree.forest
     shape = _shapes(tree) if apart != "nodes" else _nodes(tree)
     roots = int(tree.first[0])
     member = [shape.get(0, np.zeros(roots, np.int64)) if apart == -1 else np.arange(roots)]
@@ -201,3 +207,145 @@ def _dense(key: Ints, bound: int) -> tuple[Ints, Ints]:
     seen = np.zeros(bound, bool)
     seen[key] = True
     return (np.cumsum(seen) - 1)[key], np.flatnonzero(seen)
+
+
+# CondensedTree: one node stands for all that are alike.
+
+LEAF = np.uint64(1)  # the shape of a leaf
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CondensedTree(Tree):
+    """A tree in which each node stands for a number of nodes of one class that have the same figures.
+
+    Each root that differs from all others has classes of its own. A node's parent stands for the parents of those that
+    it stands for. What there is to know of a plan's nodes is the same as in the tree that it was made from; what takes
+    each node with its own children is refused.
+    """
+
+    forest: Classes = None  # type: ignore[assignment]
+    each: Floats = None  # type: ignore[assignment]  # how many nodes each node stands for
+    shape: NDArray[np.uint64] = None  # type: ignore[assignment]  # of each class: equal where all below has the same shape
+    example: Any = None  # an Arrow table with the labels of one of the nodes that each stands for
+
+    @classmethod
+    def of(cls, nodes: "ClassNodes", example: Any, total: bool) -> "tuple[CondensedTree, Ints]":
+        """The tree of these nodes, each with the labels of an example, and the order that they are in there."""
+        parent, times, shapes, members, order, lead = ([] for _ in range(6))
+        above, rank = nodes.key[:0], np.empty(0, np.int64)
+        size: Floats = np.empty(0)
+        for i in range(int(nodes.level.max()) + 1):
+            here = np.flatnonzero(nodes.level == i)
+            key, first, place = np.unique(nodes.key[here], return_index=True, return_inverse=True)
+            up = rank[np.searchsorted(above, nodes.above[here[first]])] if i else np.full(len(key), -1)
+            by_parent = np.argsort(up, kind="stable")
+            rank = np.empty(len(key), np.int64)
+            rank[by_parent] = np.arange(len(key))
+            place = rank[place]
+            inside = np.argsort(place, kind="stable")
+            members.append(place[inside])
+            number = np.bincount(place, nodes.number[here]).astype(np.float64)
+            parent.append(up[by_parent])
+            times.append(number / size[up[by_parent]] if i else np.ones(len(key)))
+            shapes.append(nodes.shape[here[first]][by_parent])
+            order.append(here[inside])
+            lead.append(np.searchsorted(members[-1], np.arange(len(key))))
+            above, size = key, number
+        offsets, starts = (np.cumsum([0, *map(len, some)]) for some in (parent, members))
+        up_class = np.concatenate([p + offsets[i - 1] if i else p for i, p in enumerate(parent)])
+        shape, every = np.concatenate(shapes), np.concatenate(order)
+        forest = Classes(up_class, offsets, np.concatenate(times), shape == LEAF, tuple(members))
+        family = [
+            starts[i - 1] + lead[i - 1][p[m]] if i else p[m]
+            for i, (p, m) in enumerate(zip(parent, members, strict=True))
+        ]
+        example = example.take(every)
+        names = tuple(example.column_names)
+        labels = tuple(
+            example.column(name).combine_chunks().dictionary_encode()[starts[j] : starts[j + 1]]
+            for j, name in enumerate(names, int(total))
+            if j < len(members)
+        )
+        roots = np.array([starts[1]], np.uint32)  # nodes are no families: there is nothing else to begin
+        each = nodes.number[every]
+        up_node = np.concatenate(family).astype(np.int32)
+        return cls(up_node, roots, starts, None, names, labels, total, forest, each, shape, example), every
+
+    @property
+    def number(self) -> Floats:
+        return self.each
+
+    @cached_property
+    def family(self) -> NDArray[np.int64]:
+        return self.parent.astype(np.int64)
+
+    @property
+    def is_leaf(self) -> Bools:
+        leaf: Bools = self.forest.spread(self, self.forest.leaf.astype(np.float64)) > 0
+        return leaf
+
+    @property
+    def of_class(self) -> Ints:
+        """A node of each class."""
+        members = zip(self.forest.of_node, self.offsets, strict=False)
+        return np.concatenate([first + np.unique(place, return_index=True)[1] for place, first in members])
+
+    @cached_property
+    def pooled(self) -> Classes:
+        """The classes where roots of the same shape are one."""
+        own, place = self.forest, np.empty(0, np.int64)
+        number = own.add_up(self, self.number)
+        parent, times, leaf, member = ([] for _ in range(4))
+        size: Floats = np.empty(0)
+        for i in range(own.depth):
+            here = own.slice(i)
+            shape = np.unique(self.shape[here], return_inverse=True)[1]
+            up = place[own.parent[here] - own.offsets[i - 1]] if i else np.zeros(len(shape), np.int64)
+            key, first, place = np.unique(up * len(shape) + shape, return_index=True, return_inverse=True)
+            count = np.bincount(place, number[here]).astype(np.float64)
+            parent.append(up[first] if i else np.full(len(key), -1))
+            times.append(count / size[up[first]] if i else count)
+            leaf.append(own.leaf[here][first])
+            member.append(place[own.of_node[i]])
+            size = count
+        offsets = np.cumsum([0, *map(len, parent)])
+        ups = [p + offsets[i - 1] if i else p for i, p in enumerate(parent)]
+        return Classes(np.concatenate(ups), offsets, np.concatenate(times), np.concatenate(leaf), tuple(member))
+
+    def above(self, level: int) -> "CondensedTree":
+        """The nodes above a level, of which the lowest are leaves."""
+        nodes, some = int(self.offsets[level]), int(self.forest.offsets[level])
+        cut = self.forest
+        lowest = cut.leaf[:some] | (cut.level[:some] == level - 1)
+        forest = Classes(cut.parent[:some], cut.offsets[: level + 1], cut.times[:some], lowest, cut.of_node[:level])
+        names = max(level - self.total, 0)
+        return CondensedTree(
+            self.parent[:nodes], self.first, self.offsets[: level + 1], None, self.attributes[:names],
+            self.labels[:names], self.total, forest, self.each[:nodes], self.shape[:some], self.example[:nodes],
+        )  # fmt: skip
+
+    def path(self, node: int) -> list[Any]:
+        """The labels down to one of the nodes that a node stands for."""
+        names = self.attributes[: max(int(self.level[node]) + 1 - self.total, 0)]
+        return [self.example.column(name)[node].as_py() for name in names]
+
+    def sum_up(self, values: Any, reduce: np.ufunc = np.add) -> Values:
+        raise TypeError("nodes of a condensed tree stand for others; sum up the tree that it is made from")
+
+    def sum_down(self, values: Any, reduce: np.ufunc = np.add, start: int = 1) -> Values:
+        raise TypeError("nodes of a condensed tree stand for others; sum down the tree that it is made from")
+
+    def families(self, upwards: bool = False, start: int = 0) -> Any:
+        raise TypeError(
+            "nodes of a condensed tree stand for others; take the families of the tree that it is made from"
+        )
+
+
+class ClassNodes(NamedTuple):
+    """Nodes of a condensed tree; keys tell classes apart."""
+
+    level: Ints
+    key: NDArray[np.uint64]  # of the class
+    above: NDArray[np.uint64]  # the key of the class above; 0 of roots
+    shape: NDArray[np.uint64]
+    number: Floats

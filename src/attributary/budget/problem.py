@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from attributary import rmsre
 from attributary.budget import tree_error
-from attributary.budget.classes import Classes, classes
+from attributary.budget.classes import Classes, CondensedTree, classes
 from attributary.denoising.prior import ROUNDING
 from attributary.noise import NoiseModel
 from attributary.noise import model as noise_model
@@ -186,7 +186,7 @@ def _counts(tree: Tree, counts: ArrayLike) -> Floats:
 
 def _weights(tree: Tree, weights: ArrayLike | None) -> Floats | None:
     if weights is None:
-        return None
+        return tree.number if isinstance(tree, CondensedTree) else None
     ordered: Floats = tree.to_level_order(rmsre.checked_weights(tree, weights))
     return ordered
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary import rmsre
-from attributary.budget.classes import Link
+from attributary.budget.classes import CondensedTree, Link
 from attributary.budget.problem import BudgetProblem, Learned, Objective, expectations
-from attributary.budget.tree_error import ENDLESS, Paths
+from attributary.budget.tree_error import ENDLESS, Paths, variances
 from attributary.denoising.passes import engine
 from attributary.denoising.prior import predict
 from attributary.noise import NoiseModel, model
@@ -125,6 +125,8 @@ def expected(
         if not denoised:
             raise ValueError("shares are used in denoising; what is expected of raw figures is without them")
         variance = tree.from_level_order(predict(tree, np.zeros(len(tree)), tree.to_level_order(noise), *known)[1])
+    elif denoised and isinstance(tree, CondensedTree):
+        variance = tree.forest.spread(tree, variances(tree.forest, 1.0 / noise[None, tree.of_class])[0])
     elif denoised:
         _, in_level_order = engine(tree).blue(tree, np.zeros(len(tree)), tree.to_level_order(noise))
         variance = tree.from_level_order(in_level_order)

@@ -93,7 +93,8 @@ class ShareLayout:
         every = z[:, :, top:].sum(axis=2, keepdims=True)
         left = np.full_like(every, free)
         if self.total:
-            left = left - self._common(z[:, :, :1, :1], every, z, free)
+            free_row = 0 if self.held is None else int(np.argmin(self.held[0]))  # where the total is not held
+            left = left - self._common(z[:, :, :1, free_row : free_row + 1], every, z, free)
         share = np.divide(z * left, every, out=np.zeros_like(z), where=every > 0)
         if self.limit < 1:
             low, room = slice(self.unknown, None), self._room

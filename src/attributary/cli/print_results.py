@@ -294,7 +294,7 @@ def _print_settings(out: Out, plan: Plan, variants: list[Variant]) -> None:
 def _facts(plan: Plan, tree: Tree) -> Record:
     spec = plan.spec
     return {
-        "nodes": len(tree),
+        "nodes": int(tree.number.sum()),
         "levels": plan.levels,
         "method": plan.method,
         "epsilon": spec.epsilon,

@@ -57,7 +57,7 @@ class Prior:
 
     def misfit(self, tree: Tree) -> str:
         """A warning if less than half of the earlier conversions are in the tree; else empty."""
-        kept = max(float(np.asarray(self.mean)[tree.parent < 0].sum()), 0.0)
+        kept = max(float((np.asarray(self.mean) * tree.number)[tree.parent < 0].sum()), 0.0)
         if not self.lost > kept:
             return ""
         part = f"{self.lost / (kept + self.lost):.0%} of the prior's conversions are not in this tree"

@@ -445,7 +445,7 @@ def prior_lines(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[
         takes = f"; {new:,} of them are values of {spec.split_by} and take the default split" if new else ""
         lines += [Line("prior", f"{note.new:,} rows are new since then{takes}")]
     if note.gone:
-        much = bool(prior.lost > LOST * prior.mean[tree.parent < 0].sum())
+        much = bool(prior.lost > LOST * (prior.mean * tree.number)[tree.parent < 0].sum())
         part = f", with {note.lost:,.0f} conversions," if note.lost is not None else ", with many conversions," * much
         gone = f"{note.gone:,} of its leaves{part} are not in the tree"
         lines += [Line("prior", f"{gone} and left out; the first is {prior.example}", much)]

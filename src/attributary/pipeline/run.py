@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attributary import rmsre
+from attributary.budget.classes import CondensedTree
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError, PrivacyRefusal
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, noted, with_impressions
@@ -332,7 +333,8 @@ def refuse_two_priors(prior: str | None, prior_until: Moment | None, protected: 
 def plan_for(spec: Spec, known: "Sequence[Known]", estimator: Estimator, method: str) -> Plan | JointPlan:
     """The plan that a method makes for what an estimator will make of its reports."""
     k = known[0]
-    learn = estimator.kind.plan if not why_not_learned(spec, k.expected, method, k.profile) else False
+    able = not isinstance(k.tree, CondensedTree) and not why_not_learned(spec, k.expected, method, k.profile)
+    learn = estimator.kind.plan if able else False
     if len(known) == 1:
         return make_plan(spec, k.tree, k.expected, method, profile=k.profile, learn=learn)
     given = [list(column) for column in zip(*((k.tree, k.expected, k.profile) for k in known), strict=True)]
@@ -393,13 +395,20 @@ class Known(NamedTuple):
 
     @classmethod
     def of(
-        cls, spec: Spec, counts: Counts, before: Counts | None, prior: str | None, protected: bool, table: Arrow
+        cls,
+        spec: Spec,
+        counts: Counts,
+        before: Counts | None,
+        prior: str | None = None,
+        protected: bool = False,
+        table: Arrow = None,
+        part: bool = False,
     ) -> "Known":
         tree, names = spec.tree(counts.table), [attribute.name for attribute in spec.known]
         if prior is not None:
             expected = read_prior(spec, tree, prior, protected, table)
         elif before is not None:
-            expected = from_counts(tree, before.table, known=names, spec=spec)
+            expected = from_counts(tree, before.table, known=names, spec=spec, part=part)
             expected = replace(expected, lost=expected.lost + before.left_out)
         else:
             expected = none(tree)

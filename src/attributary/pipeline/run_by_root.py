@@ -3,8 +3,8 @@
     done = run_into("out", Spec.load("spec.toml"), prior_until="2026-02-02")
 
 DuckDB keeps groups of rows on disk, sorted by root. A root, or a block of small ones (noise.blocks), is a tree of its
-own: it is counted, measured and denoised as any other, its rows are added to the tables, and then it is forgotten. The
-plan is made of as many roots as fit.
+own: it is counted, measured and denoised as any other, its rows are added to the tables, and then it is forgotten.
+Before that, the plan is made of the classes of all roots (plan.condense): it is that of the tree held in memory.
 """
 
 import os
@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -38,7 +38,9 @@ from attributary.pipeline.run_parts import (
     ON_PAGE,
     CountTask,
     RunInParts,
+    merged_as_they_come,
     numbered_from,
+    plan_needs_nodes,
     upper_levels,
     with_other_rows,
 )
@@ -55,8 +57,9 @@ if TYPE_CHECKING:
     from attributary.report import ReportInputs
 
 LARGE = 1_500_000  # leaves: a tree of more is run root by root
-SAMPLE = 500_000  # leaves that the plan of such a tree is made of, about
+SAMPLE = 500_000  # leaves of the roots that a plan is made of, about, where it takes nodes
 BATCH = 200_000  # groups of rows at a time
+Made = TypeVar("Made")
 UNIT, ROOT, LEAF = "__unit", "__root", "__leaf"  # columns: which roots go together, and codes of paths
 
 
@@ -90,8 +93,9 @@ def run_into(
     """`run`, saved to the folder `output`; of a tree with more than LARGE leaves, root by root.
 
     That takes DuckDB, one breakdown without a total, an estimator that treats each root on its own, and a split by
-    level. With a `seed`, the noise is that of `run` with `BlockEntropy(seed)`; a plan made of the prior is made of some
-    roots. An earlier run in the folder is replaced.
+    level. With a `seed`, the noise is that of `run` with `BlockEntropy(seed)`. The plan is that of `run`; a prior from a
+    file, or the shares that a non-negative estimate goes with, are of some roots. An earlier run in the folder is
+    replaced.
     """
     asked = Request.of(spec, folder, prior, prior_until, protected, plan, estimator)
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
@@ -110,6 +114,9 @@ def run_into(
             return done
         stage("planning")
         (known,) = asked.known(*groups.sample())
+        if asked.plan is None and groups.leaves > SAMPLE and not plan_needs_nodes(asked, method, known):
+            tree, prior = merged_as_they_come(groups.each(groups.task.classes, lambda done: stage(f"planning, {done}")))
+            known = known._replace(tree=tree, expected=prior)
         made = asked.plan or plan_for(asked.spec, [known], asked.estimator, method)
         assert isinstance(made, Plan)
         key = os.urandom(32) if seed is None else seed
@@ -206,6 +213,18 @@ class Groups:
         sizes = np.cumsum([unit.leaves for unit in self.units[::-1]])
         return self.counted(self.units[::-1][: 1 + int(np.searchsorted(sizes, SAMPLE))])
 
+    def each(self, work: Callable[[Counts, Counts | None], Made], stage: Callable[[str], None]) -> Iterator[Made]:
+        """What is made of the counts of each unit, in their order, as many at a time as there are cores."""
+        threads, waiting = usable_threads(), deque[tuple[Unit, Future[Made]]]()
+        with ThreadPoolExecutor(threads) as pool:
+            for number, unit in enumerate(self.units):
+                while waiting and sum(u.leaves for u, _ in waiting) + unit.leaves > (threads + 1) * blocks.LEAVES:
+                    yield waiting.popleft()[1].result()
+                stage(f"{number:,} of {len(self.units):,} parts")
+                waiting.append((unit, pool.submit(work, *self.counted([unit]))))
+            while waiting:
+                yield waiting.popleft()[1].result()
+
     def total(self, which: int, parts: Sequence[Counts]) -> Counts:
         """The counts of all units of a period, with what became of other rows."""
         where = f"WHERE {BEFORE} = {bool(which)} GROUP BY fate"
@@ -235,18 +254,6 @@ class RootTask:
         assert done.tables
         return done
 
-    def runs(self, stage: Callable[[str], None]) -> Iterator[Run]:
-        """The runs of all units in their order, as many at a time as there are cores."""
-        threads, waiting, units = usable_threads(), deque[tuple[Unit, Future[Run]]](), self.groups.units
-        with ThreadPoolExecutor(threads) as pool:
-            for number, unit in enumerate(units):
-                while waiting and sum(u.leaves for u, _ in waiting) + unit.leaves > (threads + 1) * blocks.LEAVES:
-                    yield waiting.popleft()[1].result()
-                stage(f"denoising, {number:,} of {len(units):,} parts")
-                waiting.append((unit, pool.submit(self.run, *self.groups.counted([unit]))))
-            while waiting:
-                yield waiting.popleft()[1].result()
-
     def save(self, known: Known, output: str, format: str, stage: Callable[[str], None]) -> RunByRoot:
         """Writes plan.json, the tables, unit by unit, and report.html."""
         from attributary.report import page
@@ -255,7 +262,7 @@ class RootTask:
         with whole_folder(output, FILES) as place:
             with ExitStack() as open_:
                 add = dict[str, Callable[[Arrow], None]]()
-                for done in self.runs(stage):
+                for done in self.groups.each(self.run, lambda done: stage(f"denoising, {done}")):
                     for name, table in so_far.add(done).items():
                         if name not in add:
                             path = os.path.join(place, f"{name}.{format}")

@@ -11,11 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attributary.budget import METHODS
+from attributary.budget.classes import CondensedTree
 from attributary.logs.count import Question
 from attributary.logs.counts import FATES, Counts, leaves, seen_fates, with_fates
 from attributary.logs.log_columns import Period, bucket_codes, label_codes
 from attributary.noise.blocks import Codes, label_hashes, path_codes
+from attributary.pipeline.run import Known, Request
 from attributary.plan import Plan
+from attributary.plan.condense import Condensed, condense, merged
+from attributary.plan.make import why_not_learned
 from attributary.prior import Prior
 from attributary.spec import Logs, Spec
 from attributary.spec.attribute import Attribute
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
 PART, BEFORE, PATH = "__part", "__before", "__path_"  # columns beside those of the SQL
 ON_PAGE = 20_000  # nodes, at most
+CLASSES = 200_000  # that are held before they are merged, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +41,7 @@ class RunInParts:
     """What a run came to whose tables are not held."""
 
     plan: Plan
-    tree: Tree  # that the plan was made for: of some roots, or of all where there are no others
+    tree: Tree  # that the plan was made for, condensed or of some roots
     prior: Prior  # on that tree
     counts: Counts  # without their table
     before: Counts | None
@@ -85,6 +91,14 @@ class CountTask:
         made = label_codes(table, column, attribute, self.logs) if by_label else bucket_codes(table, column, attribute)
         return label_hashes(made.labels.to_pylist())[made.code]
 
+    def classes(self, counts: Counts, before: Counts | None, above: int = 0) -> Condensed:
+        """What a plan needs of a part, whose nodes of levels before `above` are shared with others."""
+        known = Known.of(self.spec, counts, before, part=True)
+        prior = known.expected
+        if self.earlier and before is None:  # the period before had other parts alone
+            prior = replace(prior, new=np.ones(len(known.tree), bool))
+        return condense(known.tree, prior, self.spec.split_by is not None, above)
+
     def survey(self, rows: Arrow) -> Arrow:
         """The nodes of a part's levels, and its counts without their table: one row, or none."""
         counted, cells = self.counted(rows), []
@@ -110,6 +124,25 @@ class CountTask:
     def domain(self) -> int:
         """How many leaves a known path has."""
         return int(np.prod([len(attribute.labels) for attribute in self.spec.unknown], dtype=np.int64))
+
+
+def plan_needs_nodes(asked: Request, method: str, sample: Known) -> bool:
+    """Whether a plan takes nodes, not classes alone, and so is made of some roots: what is known of these tells.
+
+    That is so for a prior from a file, for what is learned node by node, and for APIs that propose schemes.
+    """
+    learns = asked.estimator.kind.plan and not why_not_learned(asked.spec, sample.expected, method, sample.profile)
+    return bool(learns) or asked.earlier is not None or METHODS[method].by_node or bool(asked.spec.terms.proposals)
+
+
+def merged_as_they_come(parts: Iterable[Condensed]) -> tuple[CondensedTree, Prior]:
+    """The tree of the classes of all parts, and its prior; no more are held than there are different ones, and some."""
+    held = list[Condensed]()
+    for part in parts:
+        held.append(part)
+        if sum(each.nodes.num_rows for each in held[1:]) > max(held[0].nodes.num_rows, CLASSES):
+            held = [merged(held)]
+    return merged(held).forest
 
 
 def with_other_rows(question: Question, counts: Counts, rows: Arrow, many: bool) -> Counts:

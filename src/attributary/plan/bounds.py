@@ -26,7 +26,6 @@ from attributary.plan.limits import ChosenLimits, cut_off
 from attributary.plan.problem import Problem, Shares, in_parts, shares, under
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
-from attributary.tree import Tree
 from attributary.types import Floats
 
 KEPT = 0.5  # of an equal share: what a level gets at least that is to be kept
@@ -484,7 +483,7 @@ def _without_last(case: BoundedCase, epsilon: float) -> BoundedCase:
     """The same bounds on a tree without the last level."""
     q = case.questions[0]
     above = int(q.tree.offsets[-2])
-    tree = replace(Tree.from_parents(q.tree.family[:above]), total=case.spec.total)
+    tree = q.tree.in_level_order.above(q.tree.depth - 1)
     update = {"attributes": case.spec.attributes[:-1], "epsilon_or_auto": epsilon}
     spec, questions = case.spec.model_copy(update=update), []
     for q in case.questions:

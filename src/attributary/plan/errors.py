@@ -113,7 +113,7 @@ class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strin
                 for (name, *errors), nodes in zip(each, by_node, strict=True)
             ),
             tree=Compared.of(*(expected.tree for expected in every)),
-            roots=Compared.of(*(float(np.nanmedian(expected.roots)) for expected in every)),
+            roots=Compared.of(*(median(expected.roots, tree.number[tree.roots]) for expected in every)),
         )
 
     @classmethod
@@ -157,9 +157,9 @@ def of_nodes(
 ) -> Iterator[Record]:
     """For each level how many nodes it has, the error of the median one, of the largest ones and of the worst.
 
-    Ties for worst go to the largest count.
+    Ties for worst go to the largest count. Of nodes that are alike in a condensed tree, one is named.
     """
-    counts, errors = tree.to_level_order(count), tree.to_level_order(error)
+    counts, errors, times = tree.to_level_order(count), tree.to_level_order(error), tree.to_level_order(tree.number)
     number = tree.order if tree.order is not None else np.arange(len(tree))
 
     def named(v: int) -> NodeError:
@@ -172,11 +172,22 @@ def of_nodes(
         by_count: Ints = here.start + largest(counts[here], LARGEST)
         bad = np.flatnonzero(errors[here] == errors[here].max()) + here.start
         yield {
-            "nodes": here.stop - here.start,
-            "median": float(np.median(errors[here])),
+            "nodes": int(times[here].sum()),
+            "median": median(errors[here], times[here]),
             "largest": tuple(map(named, by_count.tolist())),
             "worst": named(int(bad[np.argmax(counts[bad])])),
         }
+
+
+def median(values: Floats, number: Floats) -> float:
+    """The median of values that are there so many times each; those that are nan do not count."""
+    if (number == 1).all():
+        return float(np.nanmedian(values))
+    there = ~np.isnan(values)
+    rank = np.argsort(values[there])
+    ends = np.cumsum(number[there][rank])
+    middle = np.searchsorted(ends, [(ends[-1] - 1) // 2, ends[-1] // 2], side="right")
+    return float(values[there][rank[middle]].mean())
 
 
 def largest(values: Floats, number: int) -> Ints:

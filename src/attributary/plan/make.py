@@ -319,15 +319,16 @@ def _of_zeros(q: Problem) -> list[budget.Expected]:
 
 def _part_cut_off(q: Problem, most: Ints, clip: float) -> float | None:
     """The part of a measure's sum that limits leave out; None where the prior does not tell."""
-    top = q.tree.parent < 0
-    whole = float(q.prior.mean[top].sum())
+    top = (q.tree.parent < 0) * q.tree.number
+    whole = float((q.prior.mean * top).sum())
     if q.profile is None or not q.profile.knows_limits or not whole > 0:
         return None
-    return max(0.0, float(-cut_off(q, most, clip)[top].sum()) / whole)
+    return max(0.0, float(-(cut_off(q, most, clip) * top).sum()) / whole)
 
 
 def _of_targets(q: Problem, ours: budget.Expected, equal: budget.Expected) -> Iterator[TargetError]:
     """What to expect of the targets for a measure or its levels, and how many nodes are within them."""
+    number = q.tree.number
     for target in q.spec.targets:
         if target.name not in (*q.spec.levels, q.measure.name):
             continue
@@ -338,7 +339,8 @@ def _of_targets(q: Problem, ours: budget.Expected, equal: budget.Expected) -> It
         bound = equal.nodes if target.error == EQUAL else np.full(len(q.tree), most)
         if target.half_width is not None:
             here, scale = here & (q.prior.mean >= q.tau), half_width_of(q.spec)
-            squares = [(ours.nodes[some] ** 2).mean() for i in levels if (some := here & (q.tree.level == i)).any()]
+            each = [some for i in levels if (some := here & (q.tree.level == i)).any()]
+            squares = [np.average(ours.nodes[some] ** 2, weights=number[some]) for some in each]
             error = scale * sqrt(np.mean(squares)) if squares else np.nan
         within = here & (scale * ours.nodes <= bound * (1 + ENOUGH))
         yield TargetError(
@@ -346,8 +348,8 @@ def _of_targets(q: Problem, ours: budget.Expected, equal: budget.Expected) -> It
             measure=q.measure.name,
             most=most,
             error=float(error),
-            nodes=int(here.sum()),
-            within=int(within.sum()),
+            nodes=int(number[here].sum()),
+            within=int(number[within].sum()),
         )
 
 
@@ -363,8 +365,8 @@ def _note(tree: Tree, prior: Prior) -> PriorNote:
     return PriorNote(
         history=prior.history,
         protected=prior.protected,
-        conversions=float(prior.mean[tree.parent < 0].sum()),
-        new=0 if prior.new is None else int(prior.new.sum()),
+        conversions=float((prior.mean * tree.number)[tree.parent < 0].sum()),
+        new=0 if prior.new is None else int(tree.number[prior.new].sum()),
         gone=prior.gone,
         lost=prior.lost,
     )

@@ -102,7 +102,7 @@ class Problem:
         counts = np.maximum(self.prior.mean, 0.0)
         if not counts.any():
             raise InputError('weights = "counts" needs a prior with conversions; give one, or take weights = "nodes"')
-        return counts
+        return counts * self.tree.number
 
     @property
     def epsilon(self) -> float:
@@ -126,7 +126,7 @@ class Problem:
         if not new.any() or new.all():
             return weights
         drop = self.tree.from_level_order(under(self.tree, new))
-        return np.where(drop, 0.0, 1.0 if weights is None else weights)
+        return np.where(drop, 0.0, self.tree.number if weights is None else weights)
 
     def split(self, method: BudgetMethod, fixed: Floats, weights: Floats | None, **rows: bool) -> Split:
         """What a method makes of the tree; one that plans for shares and spread has them, the others go by noise."""

@@ -57,18 +57,21 @@ def from_counts(
     protected: bool = False,
     value: str = "conversions",
     spec: Spec | None = None,
+    part: bool = False,
 ) -> Prior:
     """The counts of an earlier period: a table with the tree's attributes and `value`, a row for each leaf.
 
     Rows of one path add up; a path without a row has no conversions. `known` names the attributes whose values can be
     new (default: all); the others have a fixed domain. Counts are not protected unless you say so. With the `spec` that
-    they were counted by, the prior has the sums of its measures, and what limits cut off of them (`profile`).
+    they were counted by, the prior has the sums of its measures, and what limits cut off of them (`profile`). Of `part`
+    of a tree, it may be that no row is a leaf.
     """
     table, rows = _matched(tree, counts)
     count = floats(table, value, PRIOR)
     _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
     _refuse_other_domain(tree, table, rows, known, count)
-    refuse_other_tree(tree, table, rows)
+    if not part:
+        refuse_other_tree(tree, table, rows)
     leaves = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
     mean = tree.in_level_order.sum_up(leaves)
     made = _prior(tree, table, mean, None, protected, rows, known, count)
@@ -287,8 +290,8 @@ class Profile:
 
     def mean(self, measure: Measure) -> float:
         """The average value of a conversion; nan if there is none."""
-        counted = float(self.number.sum()) + float(np.sum(self.beyond.get("count", 0.0)))
-        total = float((self._values(measure) + self.beyond.get(measure.name, 0.0)).sum())
+        counted = self._sum(self.number) + self._sum(self.beyond.get(COUNT, np.zeros(1)))
+        total = self._sum(self._values(measure) + self.beyond.get(measure.name, 0.0))
         return total / counted if counted > 0 else float("nan")
 
     @property
@@ -298,6 +301,9 @@ class Profile:
 
     def _values(self, measure: Measure) -> Floats:
         return self.number if measure.is_count else self.value[measure.name]
+
+    def _sum(self, value: Floats) -> float:
+        return float(value.sum())
 
     def _up(self, value: Floats) -> Floats:
         tree = self.tree

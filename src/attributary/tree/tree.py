@@ -91,6 +91,11 @@ class Tree:
         return self.from_level_order(self.first[1:] == self.first[:-1])
 
     @property
+    def number(self) -> Floats:
+        """How many nodes each node stands for: one, but in a condensed tree."""
+        return np.ones(len(self))
+
+    @property
     def leaves(self) -> Ints:
         """The leaves, in rising order."""
         return np.flatnonzero(self.is_leaf)
@@ -218,7 +223,7 @@ class Tree:
         alone = len(table) == 1
         row = np.zeros(1, np.int32) if alone else np.maximum(self.in_level_order.ancestor(level), 0)
         below = np.cumsum(table[:, ::-1], axis=1)[:, ::-1] if rest else table
-        leaf = self.first[1:] == self.first[:-1]
+        leaf = self.in_level_order.is_leaf
         each = np.empty(len(self), table.dtype)
         for i in range(self.depth):
             nodes = self.slice(i)
