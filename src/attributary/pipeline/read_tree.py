@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from attributary.errors import InputError
 from attributary.file_kind import TABLES, file_kind, has_nodes
-from attributary.logs.log_columns import label_codes
+from attributary.logs.labels import label_codes
 from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import level_columns
 from attributary.pipeline.read_prior import of_measure, prior_table, read_prior

@@ -24,8 +24,8 @@ from attributary.errors import InputError
 from attributary.estimates import FIGURES
 from attributary.estimators import Estimator
 from attributary.file_kind import has_nodes
-from attributary.logs.engine import CastError
-from attributary.logs.log_columns import label_codes
+from attributary.logs.labels import label_codes
+from attributary.logs.log_files import CastError
 from attributary.logs.spark import Spark, any_pandas, named_column, spark_errors
 from attributary.logs.spark_folder import spark_folder
 from attributary.noise import parse_levels
