@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree, denoise
 from attributary.denoising import threads
-from attributary.denoising.whole import whole
+from attributary.denoising.nonnegative import whole
 from support.effort import examples
 from support.forests import Case, cases, grown, parents
 from support.runners import RUNNERS, running
