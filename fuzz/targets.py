@@ -18,8 +18,6 @@ import numpy as np
 
 from attributary import api
 from attributary.api.ara import parse
-from attributary.api.ara.parse.both_headers import filter_data, filter_pair
-from attributary.api.ara.parse.json_fields import Fields, Findings, Json
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.service import aggregation, ledger
 from attributary.api.ara.service.summary_report import read_summary
@@ -30,7 +28,7 @@ from attributary.api.w3c import ConversionOptions, ImpressionOptions, measure_co
 from attributary.browsers import UserAgent, UserAgentSettings, parse_measure_conversion, parse_save_impression
 from attributary.browsers.ara_client import matches
 from attributary.errors import InputError, TryAgain
-from attributary.pipeline.read_tree import read_tree
+from attributary.pipeline.read_prior import read_tree
 from attributary.pipeline.table_form import recognise
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
@@ -135,11 +133,10 @@ def _filters(data: bytes, path: str) -> None:
         return
     if not isinstance(value, dict):
         return
-    found = Findings()
-    said = filter_data(Json(value.get("filter_data"), (), found))
-    pair = filter_pair(Fields(Json(value, (), found)))
-    if said is not None and pair is not None:
-        matches(said, 5.0, pair)
+    said = parse.source(json.dumps({"destination": SHOP, "filter_data": value.pop("filter_data", {})})).value
+    asked = parse.trigger(json.dumps(value)).value
+    if said is not None and asked is not None:
+        matches(said.filter_data, 5.0, asked.filters)
 
 
 def _impression_header(data: bytes, path: str) -> None:

@@ -18,7 +18,7 @@ from attributary.api.ara.keys.key_layout import KeyLayout, layout
 from attributary.api.event_values import draw, ends, known_labels, micros, scaled, unknown_labels
 from attributary.api.sites import parse_url
 from attributary.errors import InputError, brief
-from attributary.logs.log_columns import missing_cells
+from attributary.logs.labels import missing_cells
 from attributary.plan import Plan
 from attributary.spec import Logs, Spec
 from attributary.spec.measure import MICRO

@@ -34,7 +34,7 @@ from attributary.api.w3c.index_layout import (
 from attributary.api.w3c.schemes import ReportKind, index_level, lookback_days, report_bytes, scheme_of, section_of
 from attributary.api.w3c.terms import W3C
 from attributary.errors import InputError, brief
-from attributary.logs.log_columns import missing_cells
+from attributary.logs.labels import missing_cells
 from attributary.plan import Plan
 from attributary.plan.plan import IndexLayout
 from attributary.spec import Logs
