@@ -28,7 +28,7 @@ from attributary.api.w3c import ConversionOptions, ImpressionOptions, measure_co
 from attributary.browsers import UserAgent, UserAgentSettings, parse_measure_conversion, parse_save_impression
 from attributary.browsers.ara_client import matches
 from attributary.errors import InputError, TryAgain
-from attributary.pipeline.read_tree import read_tree
+from attributary.pipeline.read_prior import read_tree
 from attributary.pipeline.table_form import recognise
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
