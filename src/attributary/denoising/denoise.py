@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from attributary.denoising.estimate import Estimate, ManyColumns, Prediction
 from attributary.denoising.nonnegative import nonnegative as make_nonnegative
-from attributary.denoising.nonnegative import whole as round_off
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.prior import Prior, predict, shares_of, with_means
+from attributary.denoising.whole import whole as round_off
 from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.tables.table_columns import together

@@ -1,4 +1,4 @@
-"""Counts that add up and are never negative, top-down (`topdown`) or the best fit of all figures; `whole` ones.
+"""nonnegative: counts that add up and are never negative: top-down (`topdown`), or the best fit of all figures at once.
 
 For the joint fit, fix some leaves at 0 and let the others be negative. The count of each node is then a linear function
 of the price λ that is nowhere above the true one: 0 and x + var·λ are below max(0, x + var·λ), and adding up and
@@ -7,8 +7,7 @@ the way down is too low, and a leaf that is negative even so is 0 at the optimum
 negative, that is the optimum. Each round is Algorithm 2; about ten are needed, never more than there are leaves.
 """
 
-from math import floor as _floor
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,67 +218,3 @@ def _too_small(tree: Tree, sure: Floats, exact: NDArray[np.bool_], place: int) -
         f"an exact figure (variance 0) is no less than those below it where counts are never negative; "
         f"{tree.name_at(place)} is {sure[place]:.17g}, but below it are exactly {below}{more}"
     )
-
-
-# whole: counts rounded so that sums still hold.
-
-LIMIT = 2.0**53  # from here on a double is not every whole number
-TIE = 1e-9  # remainders closer than this differ by rounding only
-TOP = 1.2360679774997898  # above every remainder, and no halving of it meets a fraction such as 1/2 or 1/3
-
-
-def whole(tree: Tree, count: NDArray[np.float64], floor: Literal[0] | None = None) -> NDArray[np.int64]:
-    """Whole counts that add up, each within 1 of the consistent count it stands for, in level order.
-
-    Roots are rounded to the nearest (half to even), each family by largest remainders, ties to the earlier sibling.
-    Whole numbers stay as they are. With floor = 0, none is negative.
-    """
-    small = np.abs(count) < LIMIT
-    if not small.all():
-        place = int(np.argmin(small))
-        raise ValueError(f"counts are made whole below 2**53; {tree.name_at(place)} has {count[place]}")
-    real = np.maximum(count, -LIMIT if floor is None else float(floor))
-    n, rest = np.empty(len(tree), np.int64), np.empty(len(tree))
-    roots = tree.slice(0)
-    n[roots] = np.rint(real[roots])
-    sweep(tree, _round, real, rest, n, np.array([-(2**62) if floor is None else floor]))
-    return n
-
-
-def _round(first, real, rest, n, least, lo, hi):  # type: ignore[no-untyped-def]
-    """Rounds the children of the parents lo:hi down, then those with the largest remainders up until sums hold."""
-    for p in range(lo, hi):
-        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
-        up, size = n[p], 0
-        for i in range(a, b):
-            n[i] = _floor(real[i])
-            rest[i] = real[i] - n[i]
-            up -= n[i]
-            size += 1
-        while size > 0 and (up < 0 or up > size):  # one too few or too many, since real sums are rounded themselves
-            step = 1 if up > 0 else -1
-            best: Any = b
-            for i in range(a, b):
-                if (step > 0 or n[i] > least[0]) and (best == b or step * (rest[i] - rest[best]) > 0.0):
-                    best = i
-            n[best] += step
-            rest[best] -= step
-            up -= step
-        if up <= 0:
-            continue
-        # Reaching `low` are at least `up`, reaching `high` at most; halve until it is exact, or what lies between ties.
-        low, high, above = 0.0, TOP, 0
-        while up < size and high - low > TIE:
-            middle, reached = (low + high) / 2.0, 0
-            for i in range(a, b):
-                reached += 1 if rest[i] >= middle else 0
-            if reached >= up:
-                low = middle
-            if reached <= up:
-                high, above = middle, reached
-        for i in range(a, b):
-            if up == size or rest[i] >= high:
-                n[i] += 1
-            elif rest[i] >= low and above < up:
-                n[i] += 1
-                above += 1

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attributary.denoising.estimate import Estimate, Interval, Prediction, weights_of
-from attributary.denoising.nonnegative import nonnegative, whole
+from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.passes import engine
 from attributary.denoising.total import Total
+from attributary.denoising.whole import whole
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
 from attributary.measurements import Measurements

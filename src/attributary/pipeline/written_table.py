@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from attributary.denoising import Estimate
 from attributary.denoising.joint import Joint
-from attributary.denoising.nonnegative import LIMIT, whole
+from attributary.denoising.whole import LIMIT, whole
 from attributary.errors import InputError
 from attributary.estimates import figures_of, noted, with_columns, with_metadata, with_roles
 from attributary.pipeline.grouping_sets import summed

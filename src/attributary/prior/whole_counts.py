@@ -9,7 +9,6 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.denoising.estimate import Estimate
-from attributary.denoising.nonnegative import whole as round_off
 from attributary.denoising.posterior import (
     FamilyPrior,
     KnownFamilies,
@@ -20,6 +19,7 @@ from attributary.denoising.posterior import (
     whole_figures,
 )
 from attributary.denoising.prior import Prior
+from attributary.denoising.whole import whole as round_off
 from attributary.kernel import is_kept
 from attributary.prior.earlier import as_period
 from attributary.prior.gain import Today, worse

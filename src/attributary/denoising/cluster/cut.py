@@ -14,9 +14,9 @@ import numpy as np
 from attributary.denoising import quantile
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.nonnegative import least, topdown
-from attributary.denoising.nonnegative import whole as round_off
 from attributary.denoising.passes import engine
 from attributary.denoising.quantile import Outside
+from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
 from attributary.types import Floats
