@@ -28,8 +28,8 @@ from attributary.logs.count import Question, make_engine
 from attributary.logs.counts import Counts, counts_together
 from attributary.logs.devices import rules_of
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.engine import Engine
 from attributary.logs.log_columns import Moment
+from attributary.logs.log_files import Engine
 from attributary.noise import blocks
 from attributary.noise.blocks import BlockEntropy, block_number
 from attributary.pipeline.run import FILES, JointRun, Known, Request, Run, plan_for, simulate
@@ -93,9 +93,8 @@ def run_into(
     """`run`, saved to the folder `output`; of a tree with more than LARGE leaves, root by root.
 
     That takes DuckDB, one breakdown without a total, an estimator that treats each root on its own, and a split by
-    level. With a `seed`, the noise is that of `run` with `BlockEntropy(seed)`. The plan is that of `run`; a prior from a
-    file, or the shares that a non-negative estimate goes with, are of some roots. An earlier run in the folder is
-    replaced.
+    level. With a `seed`, the noise is that of `run` with `BlockEntropy(seed)`. The plan is that of `run`, but
+    where it takes nodes (`plan_needs_nodes`): then it is made of some roots. An earlier run in the folder is replaced.
     """
     asked = Request.of(spec, folder, prior, prior_until, protected, plan, estimator)
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:

@@ -15,7 +15,8 @@ from attributary.budget import METHODS
 from attributary.budget.classes import CondensedTree
 from attributary.logs.count import Question
 from attributary.logs.counts import FATES, Counts, leaves, seen_fates, with_fates
-from attributary.logs.log_columns import Period, bucket_codes, label_codes
+from attributary.logs.labels import bucket_codes, label_codes
+from attributary.logs.log_columns import Period
 from attributary.noise.blocks import Codes, label_hashes, path_codes
 from attributary.pipeline.run import Known, Request
 from attributary.plan import Plan
