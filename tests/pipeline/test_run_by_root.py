@@ -20,6 +20,7 @@ from attributary.pipeline.run import Run
 from attributary.pipeline.run_by_root import RunByRoot, run_into
 from attributary.tables import read_table
 from attributary.tables.table_columns import plain
+from support.condensed import check_same_plan
 from support.explored import client, closed, session  # noqa: F401
 
 UNTIL = "2026-02-02"
@@ -113,6 +114,32 @@ def test_a_plan_of_all_roots_is_that_of_the_tree(
     assert isinstance(done, RunByRoot) and isinstance(one, Run)
     assert done.plan == one.plan
     check_same(tmp_path / "one", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("split_by", ["", 'split_by = "campaign"'])
+@pytest.mark.parametrize(
+    ("more", "how"),
+    [("", {}), ("", {"prior_until": UNTIL}), (MEASURES, {"prior_until": UNTIL}), (OTHERS, {"prior_until": UNTIL})],
+)
+def test_a_plan_of_classes_is_that_of_the_tree(
+    split_by: str,
+    more: str,
+    how: dict[str, Any],
+    small: None,
+    shop_of: Callable[[int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_by_root, "SAMPLE", 1)
+    spec = shop_of(20_000) / "spec.toml"
+    settings, tables = spec.read_text().replace('split_by = "campaign"', "").split("\n[", 1)
+    spec.write_text(f"{split_by}\n{more if more == OTHERS else settings + more}\n[{tables}")
+    done = run_into(str(tmp_path / "parts"), str(spec), seed=3, **how)
+    monkeypatch.setattr(run_by_root, "LARGE", 10**6)
+    one = run_into(str(tmp_path / "one"), str(spec), seed=3, **how)
+    assert isinstance(done, RunByRoot) and isinstance(one, Run)
+    check_same_plan(done.plan, one.plan)
+    assert len(done.tree) < len(one.tree) and done.tree.number.sum() == len(one.tree)
 
 
 def test_the_command_says_which_levels_it_shows(

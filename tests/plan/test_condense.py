@@ -16,6 +16,7 @@ from attributary.plan import make_plan
 from attributary.plan.condense import Condensed, condense, merged
 from attributary.prior import Prior, from_counts, none
 from attributary.spec import Spec
+from support.condensed import check_same
 from support.effort import examples
 from support.plans import counts, of_values, spec, specs
 from support.plans import value_rows as rows
@@ -45,24 +46,6 @@ def in_parts(asked: Spec, table: dict[str, list[Any]], part: Sequence[int], seen
     number = np.array([part[int(label[1:])] for label in table["a"]])
     each = (np.flatnonzero(number == k).tolist() for k in sorted(set(number.tolist())))
     return [condense(*part_of(asked, table, here, seen), asked.split_by is not None) for here in each]
-
-
-def check_same(one: Any, other: Any, where: str = "") -> None:
-    """Equal, numbers but for rounding."""
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), where
-        for key in one.keys() - {"largest"} - ({"node", "count"} if where.endswith("worst") else set()):
-            check_same(one[key], other[key], f"{where}.{key}")  # of nodes that are alike, another one may be named
-        for few, all_ in zip(one.get("largest", [])[:1], other.get("largest", []), strict=False):
-            assert few["count"] == all_["count"], where
-    elif isinstance(one, list):
-        assert len(one) == len(other), where
-        for i, pair in enumerate(zip(one, other, strict=True)):
-            check_same(*pair, f"{where}[{i}]")
-    elif isinstance(one, float):
-        assert other == pytest.approx(one, rel=1e-9), where
-    else:
-        assert one == other, where
 
 
 def planned(asked: Spec, tree: Tree, prior: Prior, **options: Any) -> Any:

@@ -114,8 +114,10 @@ def run_into(
         stage("planning")
         (known,) = asked.known(*groups.sample())
         if asked.plan is None and groups.leaves > SAMPLE and not plan_needs_nodes(asked, method, known):
-            tree, prior = merged_as_they_come(groups.each(groups.task.classes, lambda done: stage(f"planning, {done}")))
-            known = known._replace(tree=tree, expected=prior)
+            tree, expected = merged_as_they_come(
+                groups.each(groups.task.classes, lambda done: stage(f"planning, {done}"))
+            )
+            known = known._replace(tree=tree, expected=expected)
         made = asked.plan or plan_for(asked.spec, [known], asked.estimator, method)
         assert isinstance(made, Plan)
         key = os.urandom(32) if seed is None else seed

@@ -61,7 +61,7 @@ def condense(tree: Tree, prior: Prior, by_root: bool = False, above: int = 0) ->
     tree, order = tree.in_level_order, tree.to_level_order
     count = order(np.asarray(prior.mean, np.float64))
     new = np.zeros(len(tree), bool) if prior.new is None else order(prior.new)
-    figure = _mix(_bits(count) + new * NEW)
+    figure = _mix(_bits(count) + np.where(new, NEW, np.uint64(0)))
     rows = pa.table({}) if prior.profile is None else _rows_by_node(tree, prior.profile)
     if rows.num_rows:
         np.add.at(figure, rows.column(ID).to_numpy(), _keys_of(rows))
