@@ -40,7 +40,7 @@ from attributary.noise.blocks import (
     codes_by_level,
     own_block,
 )
-from attributary.pipeline.run import FILES, Known, Request, Run, check_earlier, plan_for, simulate
+from attributary.pipeline.run import FILES, Known, Request, Run, Simulated, check_earlier, plan_for, simulate
 from attributary.pipeline.run_parts import (
     BEFORE,
     ON_PAGE,
@@ -52,7 +52,6 @@ from attributary.pipeline.run_parts import (
     with_other_rows,
 )
 from attributary.plan import Plan
-from attributary.plan.joint import JointPlan
 from attributary.prior import none
 from attributary.prior.earlier import profile
 from attributary.spec import Spec
@@ -89,8 +88,8 @@ class RunTask:
         if not true_only:
             known = Known.of(self.plan.spec, *counted, None, False, None)
             entropy = BlockEntropy(self.key, part, self.blocks)
-            (done,) = simulate(self.plan, [known], self.estimator, self.confidence, entropy, False, self.generated)
-            tables = done.tables
+            parts, _ = simulate(self.plan, [known], self.estimator, entropy, False)
+            tables = Run(self.plan, *counted, parts, self.confidence, self.generated).tables
         return {name: self._told(name, table, part) for name, table in tables.items()}
 
     def _told(self, name: str, table: Arrow, part: int) -> Arrow:
@@ -113,7 +112,8 @@ class RunTask:
         code = np.concatenate(list(codes_by_level(tree))).astype(np.int64)
         block = np.where(tree.level < total, TOP, part // ROOM * ROOM)  # of nodes above all parts
         nodes = [code, np.where(tree.parent < 0, -1, code[tree.parent]), tree.level, block, tree.level < first]
-        seen = Run(plan, tree, none(tree), *counted, {}, {}, self.confidence, False).impressions
+        parts = (Simulated(tree, none(tree), {}, {}),)
+        seen = Run(plan, *counted, parts, self.confidence, False).impressions
         seen = np.full(len(tree), np.nan) if seen is None else seen
         labels = [plain(tree.table().column(name)) for name in tree.attributes]
         for k, each in enumerate(plan.by_measure):
@@ -262,7 +262,7 @@ def run_spark(
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
-    plan: Plan | JointPlan | str | None = None,
+    plan: Plan | str | None = None,
     method: str = "optimal",
     estimator: Estimator | str = "unbiased",
     confidence: float = USUAL,
@@ -288,7 +288,6 @@ def run_spark(
     assert counted is not None
     (known,) = asked.known(*counted)
     made = asked.plan or plan_for(spec, [known], asked.estimator, method)
-    assert isinstance(made, Plan)
     key = os.urandom(32) if seed is None else seed
     first = dict(zip(parts.nodes, np.cumsum([0, *map(sum, parts.nodes.values())]).tolist(), strict=False))
     number = block_number(parts.leaves)

@@ -33,6 +33,7 @@ from attributary.plan.limits import ChosenLimits, best_parts, choose, cut_off, m
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
 from attributary.plan.problem import Problem, Shares, in_parts, shares
 from attributary.plan.proposals import Asked, Wishes, proposals_of
+from attributary.plan.together import plan_together
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile
 from attributary.spec import Spec
@@ -49,15 +50,15 @@ WITH_LIMITS = "counts of an earlier period, as `attributary count` writes them f
 
 def make_plan(
     spec: Spec,
-    tree: Tree,
-    prior: Prior | None = None,
+    tree: Tree | Sequence[Tree],
+    prior: Prior | Sequence[Prior | None] | None = None,
     method: str = "optimal",
     *,
     share: Mapping[str, float] | None = None,
     keep: Collection[str] = (),
     rounding: Rounding = "largest-remainder",
     phases: int = 20,
-    profile: Profile | None = None,
+    profile: Profile | Sequence[Profile | None] | None = None,
     learn: Learn = False,
     compare: bool = True,
     strict: bool = True,
@@ -72,10 +73,16 @@ def make_plan(
     included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones. With
     "split" only the split is, and errors are of unbiased estimates: it suits non-negative ones, too. Without `compare`,
     the plan does not say what the other kind of noise, or other schemes of the API, would mean.
+
+    Of a spec with several breakdowns, trees, priors and profiles are lists with one for each.
     """
-    spec = spec.with_values(lambda name: tree.labels[tree.attributes.index(name)].dictionary.cast("string").to_pylist())
-    asked = Asked(spec, tree, prior or none(tree), profile)
     wishes = Wishes(method, rounding, learn, share or {}, keep, phases, strict)
+    each = each_asked(spec, tree, prior, profile)
+    if len(each) > 1:
+        return plan_together(spec, each, wishes, solve)
+    labels = dict(zip(each[0].tree.attributes, each[0].tree.labels, strict=True))
+    spec = spec.with_values(lambda name: labels[name].dictionary.cast("string").to_pylist())
+    asked = each[0]._replace(spec=spec)
     proposals = proposals_of(spec)
     if proposals is not None and (compare or not proposals.decided(spec)):
         return proposals.choose(asked, wishes, solve)
@@ -89,6 +96,22 @@ def make_plan(
     return plan.model_copy(
         update={"other_noise": OtherNoise(noise=other.noise, delta=other.delta, error=error, keys=keys)}
     )
+
+
+def each_asked(
+    spec: Spec,
+    tree: Tree | Sequence[Tree],
+    prior: Prior | Sequence[Prior | None] | None = None,
+    profile: Profile | Sequence[Profile | None] | None = None,
+) -> list[Asked]:
+    """What is asked of each breakdown; of a spec with one, trees, priors and profiles need no list."""
+    trees = [tree] if isinstance(tree, Tree) else list(tree)
+    priors = [prior] * len(trees) if prior is None or isinstance(prior, Prior) else prior
+    profiles = [profile] * len(trees) if profile is None or isinstance(profile, Profile) else profile
+    if not len(spec.parts) == len(trees) == len(priors) == len(profiles):
+        raise InputError(f"a plan needs a tree for each breakdown, {len(spec.parts)}; got {len(trees)} trees")
+    each = zip(spec.parts, trees, priors, profiles, strict=True)
+    return [Asked(part, tree, prior or none(tree), profile) for part, tree, prior, profile in each]
 
 
 def solve(asked: Asked, wishes: Wishes) -> Plan:
@@ -397,8 +420,6 @@ def conversions_to_try(spec: Spec, profile: Profile | None) -> list[int]:
 def _check(asked: Asked, wishes: Wishes) -> None:
     """Refuses what no plan can be made for, or not by this method."""
     (spec, tree, prior, profile), method = asked, wishes.method
-    if spec.breakdowns is not None:
-        raise InputError("a plan of several breakdowns is made by make_joint_plan, from a tree for each")
     if method not in METHODS:
         raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
     if tree.level_names != spec.levels:

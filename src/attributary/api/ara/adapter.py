@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from attributary.api import register
 from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_classes
 from attributary.api.ara.keys.key_layout import BITS, domain, layout, with_mark
@@ -14,7 +16,7 @@ from attributary.api.ara.registration import MONTH, Registrations, registrations
 from attributary.api.ara.terms import ARA
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query, SparkKeys
 from attributary.errors import InputError
-from attributary.plan import JointPlan, Plan
+from attributary.plan import Plan
 from attributary.tree import Tree
 
 
@@ -51,10 +53,11 @@ class AraClients(Clients):
         twice = key is not None and self.registrations.fits_twice
         return replace(message, notes=(*message.notes, second)) if twice else message
 
-    def query(self, tree: Tree) -> Query:
+    def query(self, *trees: Tree) -> Query:
         from attributary.api.ara.wire.avro import write_domain
 
-        keys = domain(self.plan, tree)
+        each = zip(self.plan.breakdowns, trees, strict=True)
+        keys = np.concatenate([domain(plan, tree) for plan, tree in each])
         return Query(len(keys), lambda path: write_domain(path, keys, self.plan.fingerprint))
 
 
@@ -63,27 +66,29 @@ class AttributionReporting(AttributionApi):
 
     terms = ARA
     query_file = "domain.avro"
+    several = True
     options = frozenset({"bits", "values", "classes", "destination", "source_event_id", "deduplication_key"})
 
     def clients(self, plan: Plan, **wishes: Any) -> AraClients:
         """The plan with its keys. Wishes, for new ones, are `bits` and `values` by attribute, and `classes`."""
+        if plan.parts:
+            from attributary.api.ara.several import several_clients, wishes_for
+
+            if "classes" in wishes:
+                raise InputError(
+                    "`classes` are of splits by root, and several breakdowns have one split each: leave it out"
+                )
+            return several_clients(plan, [self._clients(one, **wishes_for(one, wishes)) for one in plan.parts])
+        return self._clients(plan, **wishes)
+
+    def _clients(self, plan: Plan, **wishes: Any) -> AraClients:
+        """Those of one breakdown."""
         if plan.keys is None:
             return _new_keys(plan, **wishes)
         for option in (option for option, wish in wishes.items() if wish):
             rule = "the plan has keys already, and keys that were registered must stay"
             raise InputError(f"{rule}; leave --{option} out, or make a new plan")
         return _clients(plan)
-
-    def joint_clients(self, plan: JointPlan, **wishes: Any) -> Clients:
-        """The same of several breakdowns, whose keys one registration carries."""
-        from attributary.api.ara.joint import joint_clients, part_of
-
-        if "classes" in wishes:
-            raise InputError(
-                "`classes` are of splits by root, and several breakdowns have one split each: leave it out"
-            )
-        each = [self.clients(one, **part_of(one, wishes)) for one in plan.breakdowns]
-        return joint_clients(plan, [(clients, clients.registrations) for clients in each])
 
     def answer(self, *given: Any, **options: Any) -> Answer:
         from attributary.api.ara.service.summary_report import answer

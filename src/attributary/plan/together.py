@@ -1,4 +1,4 @@
-"""joint: plans of several breakdowns that share one budget.
+"""together: plans of several breakdowns that share one budget.
 
 Sums by the same attributes are one number, whichever breakdown has them. The budget can be split among them directly:
 each sum is asked by itself, in parts in proportion to (weight · error²)^⅓, as those of measures are (under Gaussian
@@ -7,35 +7,25 @@ it. From both beginnings the contributions of all levels are moved as long as th
 the better is taken; a level that others tell well enough loses its key.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import sqrt
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from attributary import budget, whole_files
+from attributary import budget
 from attributary.denoising.crossed import LARGEST, crossed
 from attributary.denoising.joint import meetings_of
 from attributary.denoising.meeting import Breakdown, Meeting, common_top
 from attributary.errors import InputError
 from attributary.plan.contributions import whole
 from attributary.plan.errors import PlanErrors
-from attributary.plan.file import BREAKDOWNS, from_json, lines, read_text, to_json
 from attributary.plan.limits import cut_off
-from attributary.plan.make import solve
-from attributary.plan.plan import OtherParts, Plan
-from attributary.plan.privacy import PrivacyWords, privacy_words
+from attributary.plan.plan import Plan, Sharing, with_others
 from attributary.plan.problem import Problem
-from attributary.plan.proposals import Asked, Wishes
-from attributary.prior import Prior, none
-from attributary.prior.earlier import Profile
+from attributary.plan.proposals import Asked, Solve, Wishes
 from attributary.spec import Spec
-from attributary.spec.mistakes import Mistakes, in_words
-from attributary.spec.privacy_unit import PrivacyLoss
-from attributary.tree import Tree
 from attributary.types import Bools, Floats
 
 NODES, SUMS = 100_000, 300  # of all trees, and where they meet: up to there the joint error is worked out at every step
@@ -44,165 +34,46 @@ BETTER = 1e-4  # of the error: a smaller gain ends the search
 AGAIN = (0.03, 0.2)  # of the budget: what a level without a key is tried with
 
 
-def load_plan(path: str) -> "Plan | JointPlan":
-    """The plan in a file, of one breakdown or of several."""
-    return JointPlan.load(path) if BREAKDOWNS in read_text(path) else Plan.load(path)
-
-
-class JointPlan(BaseModel, frozen=True, extra="forbid"):
-    """A plan for each breakdown of a spec; all of them together keep to one budget."""
-
-    format: Literal[1] = Field(default=1, description="1 is the only format that this version reads")
-    breakdowns: tuple[Plan, ...] = Field(min_length=2, description="a plan for each breakdown of the spec")
-    alone: tuple[float, ...] = Field(description="the error of each breakdown if it had all of the budget")
-    costs: tuple[float, ...] = Field(description="by how much the others' error would fall without each breakdown")
-    apart: float = Field(description="the error to expect if breakdowns were planned and denoised by themselves")
-    equal: float = Field(description="the same with equal parts of the budget")
-    direct: float = Field(description="the error to expect if each sum were asked directly, and figures not denoised")
-    cells: float = Field(description="the same if all sums were added up from one table of all attributes' cells")
-    joined: bool = Field(description="whether the joint estimate was part of planning, and of the errors to expect")
-    spec: Spec = Field(description="what was asked")
-
-    @model_validator(mode="after")
-    def _within_budget(self) -> Self:
-        parts = self.spec.parts
-        if any(len(each) != len(parts) for each in (self.breakdowns, self.alone, self.costs)):
-            raise InputError(f"a plan has one part for each breakdown of its spec, {len(parts)}; make a new plan")
-        for part, plan, name in zip(parts, self.breakdowns, self.spec.called, strict=True):
-            if plan.spec.without_targets() != part.without_targets():
-                raise InputError(f"the plan of breakdown {name!r} is not of the spec's; make a new plan")
-        most, limit = sum(map(largest_row, self.breakdowns)), self.spec.budget
-        if most > limit:
-            raise InputError(f"contributions of all breakdowns sum to {limit} at most; got {most}: make a new plan")
-        if _with_others(self.breakdowns, self.names) != self.breakdowns:
-            raise InputError("a plan says what the other breakdowns take of the budget; make a new plan")
-        return self
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the breakdowns are called."""
-        return self.spec.called
-
-    @property
-    def parts(self) -> tuple[float, ...]:
-        """The part of the budget that each breakdown has."""
-        return tuple(largest_row(plan) / self.spec.budget for plan in self.breakdowns)
-
-    @property
-    def error(self) -> float:
-        """The error to expect: the root mean square of all breakdowns, by their weights."""
-        return _mean([plan.expected.tree.plan for plan in self.breakdowns], _weights(self.spec))
-
-    @property
-    def privacy_loss(self) -> PrivacyLoss:
-        """The privacy loss of all breakdowns together, under each neighbour relation."""
-        return self.breakdowns[0].privacy_loss
-
-    @property
-    def privacy_words(self) -> PrivacyWords:
-        """What ε is of, and the privacy losses with what they are of, in sentences."""
-        return privacy_words(self.spec, self.privacy_loss, self.breakdowns[0].most_of_all > 1)
-
-    @property
-    def fingerprint(self) -> str:
-        """Those of all breakdowns, with commas between them."""
-        return ",".join(plan.fingerprint for plan in self.breakdowns)
-
-    @property
-    def number_of_keys(self) -> int:
-        """How many keys a conversion has."""
-        return sum(plan.default_keys for plan in self.breakdowns)
-
-    def to_json(self) -> str:
-        """The plan as JSON: what is of all breakdowns, and the plan of each under its name."""
-        data = json.loads(self.model_dump_json(by_alias=True, exclude_none=True, exclude={"breakdowns"}))
-        spec, loss = data.pop("spec"), self.privacy_loss
-        data["parts"], data["error"] = self.parts, self.error
-        data["privacy"] = {"epsilon": self.spec.epsilon, "unit": self.privacy_words.unit, "loss": loss._asdict()}
-        plans = {name: json.loads(to_json(plan)) for name, plan in zip(self.names, self.breakdowns, strict=True)}
-        return lines({**data, "breakdowns": plans, "spec": spec}) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str, name: str = "the plan") -> Self:
-        """The plan in a JSON text; anything wrong with it as an InputError that calls it by its name."""
-        try:
-            data = json.loads(text)
-            plans = data["breakdowns"]
-            each = tuple(from_json(json.dumps(plan), None, f"{name}: {called}") for called, plan in plans.items())
-        except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(
-                f"{name} is not a plan of several breakdowns; give one that `attributary plan` wrote"
-            ) from None
-        for derived in ("parts", "error", "privacy"):
-            data.pop(derived, None)
-        try:
-            return cls.model_validate({**data, "breakdowns": each})
-        except ValidationError as error:
-            raise Mistakes(in_words(error, cls), name) from None
-
-    def save(self, path: str) -> None:
-        """Writes the plan to a JSON file, whole or not at all."""
-        whole_files.save(self.to_json(), path)
-
-    @classmethod
-    def load(cls, path: str) -> Self:
-        """The plan in a file."""
-        return cls.from_json(read_text(path), path)
-
-
-def largest_row(plan: Plan) -> int:
-    """What the contributions of one conversion sum to at most."""
-    return max(sum(row) for row in (plan.default, *plan.roots.values()))
-
-
-def make_joint_plan(
+def plan_together(
     spec: Spec,
-    trees: Sequence[Tree],
-    priors: Sequence[Prior | None] | None = None,
-    method: str = "optimal",
-    *,
-    profiles: Sequence[Profile | None] | None = None,
+    asked: Sequence[Asked],
+    wishes: Wishes,
+    solve: Solve,
     join: bool = True,
     parts: Sequence[float] | None = None,
-    **wishes: Any,
-) -> JointPlan:
-    """The plan of a spec with several breakdowns, from their trees, and from what is known of each beforehand.
+) -> Plan:
+    """The plan of a spec with several breakdowns, from what is asked of each; `solve` plans one by itself.
 
     Without `join`, each breakdown is planned as if it were denoised by itself, with its part of the budget.
     """
-    several = len(spec.parts)
-    if method in budget.METHODS and budget.METHODS[method].by_node:
-        raise InputError(f"a {method} plan is of one breakdown; take optimal")
-    if several < 2 or len(trees) != several:
-        raise InputError(f"a plan of several breakdowns needs a tree for each; got {several} and {len(trees)} trees")
-    each = zip(spec.parts, trees, priors or [None] * several, profiles or [None] * several, strict=True)
-    asked = [Asked(part, tree, prior or none(tree), profile) for part, tree, prior, profile in each]
-    wanted, meetings = Wishes(method, **wishes), meetings_of(trees, spec.called)
-    alone = [solve(one, wanted) for one in asked]
-    weights, errors = _weights(spec), [plan.expected.tree.plan for plan in alone]
-    need = np.array([w * error**2 if w else 0.0 for w, error in zip(weights, errors, strict=True)])
+    if wishes.method in budget.METHODS and budget.METHODS[wishes.method].by_node:
+        raise InputError(f"a {wishes.method} plan is of one breakdown; take optimal")
+    several, meetings = len(asked), meetings_of([one.tree for one in asked], spec.called)
+    alone = [solve(one, wishes).error for one in asked]
+    weights = _weights(spec)
+    need = np.array([w * error**2 if w else 0.0 for w, error in zip(weights, alone, strict=True)])
     share = np.nan_to_num(need) ** (1 / (spec.noise_model.exponent + 1))
     needed = share / share.sum() if share.sum() else np.full(several, 1 / several)
-    plans = _divided(spec, asked, wanted, needed if parts is None else np.array(parts))
-    equal = _divided(spec, asked, wanted._replace(strict=False), np.full(several, 1 / several))
-    apart, of_equal = (_mean([plan.expected.tree.plan for plan in some], weights) for some in (plans, equal))
+    plans = _divided(spec, asked, wishes, solve, needed if parts is None else np.array(parts))
+    equal = _divided(spec, asked, wishes._replace(strict=False), solve, np.full(several, 1 / several))
+    apart, of_equal = (_mean([plan.error for plan in some], weights) for some in (plans, equal))
     joined = _Joined.of(spec, asked, plans, meetings)
     rows, direct = joined.direct()
-    costs = tuple(1 - sqrt((1 - largest_row(plan) / spec.budget) ** spec.noise_model.exponent) for plan in plans)
+    costs = tuple(1 - sqrt((1 - plan.largest_row / spec.budget) ** spec.noise_model.exponent) for plan in plans)
     if join and joined.simple:
         plans, costs = joined.improved(plans, rows)
-    return JointPlan(
-        breakdowns=_with_others(plans, spec.called),
-        alone=tuple(errors),
-        costs=costs,
-        apart=apart,
-        equal=of_equal,
-        direct=direct,
-        cells=joined.through_cells(),
-        joined=join and joined.simple,
-        spec=spec,
+    return Plan.of_breakdowns(
+        spec,
+        with_others(plans, spec.called),
+        Sharing(
+            alone=tuple(alone),
+            costs=costs,
+            apart=apart,
+            equal=of_equal,
+            direct=direct,
+            cells=joined.through_cells(),
+            joined=join and joined.simple,
+        ),
     )
 
 
@@ -214,7 +85,7 @@ def _mean(errors: Sequence[float], weights: Sequence[float]) -> float:
     return sqrt(sum(w * error**2 for w, error in zip(weights, errors, strict=True) if w) / sum(weights))
 
 
-def _divided(spec: Spec, asked: Sequence[Asked], wishes: Wishes, share: Floats) -> list[Plan]:
+def _divided(spec: Spec, asked: Sequence[Asked], wishes: Wishes, solve: Solve, share: Floats) -> list[Plan]:
     """The plan of each breakdown with its part of L1, and the ε that belongs to that: so noise is what it will be."""
     least = np.array([len(part.levels) * len(part.asked) * (spec.given_limit or 1) for part in spec.parts])
     l1 = np.maximum(np.floor(share * spec.l1 + 1e-6).astype(np.int64), 2 * least)
@@ -226,23 +97,6 @@ def _divided(spec: Spec, asked: Sequence[Asked], wishes: Wishes, share: Floats) 
         small = one.spec.model_copy(update={"epsilon_or_auto": epsilon, "l1": part})
         plans.append(solve(one._replace(spec=small), wishes).model_copy(update={"spec": one.spec}))
     return plans
-
-
-def _with_others(plans: Sequence[Plan], names: Sequence[str]) -> tuple[Plan, ...]:
-    """Each plan with what the other breakdowns take of the budget."""
-    spent = [plan.model_copy(update={"others": None}).spent for plan in plans]
-    made = []
-    for i, plan in enumerate(plans):
-        rest = [one for k, one in enumerate(spent) if k != i]
-        purchase = [one.purchase for one in rest if one.purchase is not None]
-        others = OtherParts(
-            names=tuple(name for k, name in enumerate(names) if k != i),
-            path=sum(one.path for one in rest),
-            unknown=sum(one.unknown for one in rest),
-            purchase=sum(purchase) if len(purchase) == len(rest) else None,
-        )
-        made.append(plan.model_copy(update={"others": others}))
-    return tuple(made)
 
 
 class _Slice(NamedTuple):

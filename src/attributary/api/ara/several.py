@@ -1,4 +1,4 @@
-"""joint: several breakdowns in one registration: the keys of all of them, and one budget.
+"""several: several breakdowns in one registration: the keys of all of them, and one budget.
 
 A source has the keys of all breakdowns, told apart by their names, and a trigger adds to each of them the mark and the
 pieces of its own breakdown. Both say the mark of all breakdowns together, so that a browser joins none of another plan.
@@ -9,34 +9,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from attributary.api.ara.keys.key_layout import KEYS, domain
+from attributary.api.ara.adapter import AraClients
+from attributary.api.ara.keys.key_layout import KEYS
 from attributary.api.ara.message import PLACEHOLDER, header
 from attributary.api.ara.registration import LARGEST, LONGEST_ID, ONCE, PLAN, REST, Json, Registrations
-from attributary.api.attribution_api import Clients, Message, Query
+from attributary.api.attribution_api import Message
 from attributary.api.event_values import known_labels, unknown_labels
 from attributary.errors import InputError
 from attributary.plan import Plan
-from attributary.plan.joint import JointPlan
 from attributary.plan.plan import digest
-from attributary.tree import Tree
 from attributary.types import Record
 
 
 @dataclass(frozen=True, eq=False)
-class JointClients(Clients):
+class SeveralClients(AraClients):
     """A plan of several breakdowns with its keys, and what browsers are told for all of them at once."""
 
-    joint: JointPlan | None = None
     parts: tuple[Registrations, ...] = ()
     sums: tuple[int, ...] = ()  # what a conversion contributes to each breakdown
     most: int = 1
-
-    @property
-    def saved(self) -> JointPlan:
-        assert self.joint is not None
-        return self.joint
 
     @cached_property
     def mark(self) -> str:
@@ -50,11 +41,11 @@ class JointClients(Clients):
     @property
     def _rest(self) -> bool:
         """Whether a key takes what a conversion leaves, so that no more conversions of an impression count."""
-        return bool(self.saved.spec.values) or (self.most > 1 and sum(self.sums) < LARGEST // self.most)
+        return bool(self.plan.spec.values) or (self.most > 1 and sum(self.sums) < LARGEST // self.most)
 
     def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
         """The header of a source. Options are `destination`, one site or up to three, and `source_event_id`."""
-        known_labels(self.saved.spec, values)  # or an error that tells what there is
+        known_labels(self.plan.spec, values)  # or an error that tells what there is
         made: Json = {}
         for part in self.parts:
             own = {attribute.name: values[attribute.name] for attribute in part.plan.spec.known}
@@ -69,7 +60,7 @@ class JointClients(Clients):
 
     def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
         """The header of a trigger. The option is `deduplication_key`, a whole number such as an order number."""
-        key, spec = options.get("deduplication_key"), self.saved.spec
+        key, spec = options.get("deduplication_key"), self.plan.spec
         valued = {measure.source for measure in spec.values} - {a.name for a in spec.unknown}
         unknown_labels(spec, {name: value for name, value in values.items() if name not in valued})
         each = [
@@ -88,16 +79,6 @@ class JointClients(Clients):
             made["aggregatable_deduplication_keys"] = [{"deduplication_key": str(ONCE if key is None else key)}]
         return header("trigger", made)
 
-    def query(self, tree: Tree) -> Query:
-        raise InputError("several breakdowns have a tree each; query all of them together")
-
-    def query_all(self, trees: Sequence[Tree]) -> Query:
-        from attributary.api.ara.wire.avro import write_domain
-
-        plans = self.saved.breakdowns
-        keys = np.concatenate([domain(plan, tree) for plan, tree in zip(plans, trees, strict=True)])
-        return Query(len(keys), lambda path: write_domain(path, keys, self.saved.fingerprint))
-
 
 def _in_time(triggers: Sequence[Json]) -> Json:
     """Filters for the whole trigger that hold where those of all breakdowns do: all count the same conversions."""
@@ -107,11 +88,11 @@ def _in_time(triggers: Sequence[Json]) -> Json:
     return made | ({"not_filters": {"_lookback_window": max(first)}} if first else {})
 
 
-def joint_clients(plan: JointPlan, both: Sequence[tuple[Clients, Registrations]]) -> JointClients:
+def several_clients(plan: Plan, each: Sequence[AraClients]) -> SeveralClients:
     """All breakdowns of a plan together, from each with its keys; an InputError where the API cannot carry them."""
     parts, names = [], plan.names
-    each = [clients for clients, _ in both]
-    for i, (_, part) in enumerate(both):
+    for i, clients in enumerate(each):
+        part = clients.registrations
         if len(part.classes) > 1:
             raise InputError(
                 f"breakdown {names[i]!r} has splits for each {part.plan.spec.split_by}, and one registration carries "
@@ -124,16 +105,14 @@ def joint_clients(plan: JointPlan, both: Sequence[tuple[Clients, Registrations]]
     marks = [part.layout.plan for part in parts]
     if None in marks or len(set(marks)) < len(marks):
         raise InputError(f"breakdowns are told apart by the marks of their keys; got {marks}: make a new plan")
-    joint = plan.model_copy(update={"breakdowns": tuple(clients.plan for clients in each)})
     sums = tuple(int(part.classes.rows.sum()) for part in parts)
     rows = [[plan_name, *row] for plan_name, one in zip(names, each, strict=True) for row in one.table[1:]]
-    made = JointClients(
-        joint.breakdowns[0],
+    made = SeveralClients(
+        plan.model_copy(update={"parts": tuple(clients.plan for clients in each)}),
         any(clients.changed for clients in each),
         [["breakdown", *each[0].table[0]], *rows],
         f"{len(each)} breakdowns, {each[0].heading}",
         tuple(note for clients in each for note in clients.notes),
-        joint=joint,
         parts=tuple(parts),
         sums=sums,
         most=int(parts[0].classes.most.max()),
@@ -147,7 +126,7 @@ def joint_clients(plan: JointPlan, both: Sequence[tuple[Clients, Registrations]]
     return made
 
 
-def part_of(plan: Plan, wishes: Mapping[str, Mapping[str, object]]) -> Record:
+def wishes_for(plan: Plan, wishes: Mapping[str, Mapping[str, object]]) -> Record:
     """The wishes for keys that are about attributes of a breakdown."""
     own = {attribute.name for attribute in plan.spec.attributes}
     return {name: {a: wish for a, wish in wishes[name].items() if a in own} for name in wishes}
