@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary import rmsre
-from attributary.budget.classes import Link
+from attributary.budget.classes import Classes, Link
 from attributary.budget.problem import BudgetProblem, Learned, Objective, expectations
 from attributary.budget.tree_error import ENDLESS, Paths
 from attributary.denoising.passes import engine
@@ -154,11 +154,10 @@ class LevelBudgets:
     @classmethod
     def of(cls, problem: BudgetProblem) -> Self:
         objective = problem.objective()
-        forest = objective.forest
-        row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
+        row = class_rows(problem, objective.forest)
         fixed = np.nan_to_num(problem.levels)
         free = max(0.0, problem.epsilon - float(fixed.sum()))
-        open_ = _open(np.isnan(problem.levels), forest.level, row)
+        open_ = _open(np.isnan(problem.levels), objective.forest.level, row)
         rows = cls(objective, fixed, open_, row, free, problem.total and problem.by_root)
         rows._refuse(problem)
         return rows
@@ -173,12 +172,12 @@ class LevelBudgets:
     def pack(self, table: Values) -> Values:
         """(splits, levels, rows) as one line for each split, with a common total once."""
         flat = table.reshape(len(table), -1)
-        return np.concatenate([flat[:, :1], flat[:, self._rows :]], axis=1) if self.total else flat
+        return np.concatenate([flat[:, :1], flat[:, self.open.shape[1] :]], axis=1) if self.total else flat
 
     def table(self, budget: Floats) -> Floats:
         """(splits, levels, rows) of free budgets."""
         if self.total:
-            budget = np.concatenate([np.repeat(budget[:, :1], self._rows, axis=1), budget[:, 1:]], axis=1)
+            budget = np.concatenate([np.repeat(budget[:, :1], self.open.shape[1], axis=1), budget[:, 1:]], axis=1)
         return budget.reshape(len(budget), *self.open.shape)
 
     def errors(self, budget: Floats) -> Floats:
@@ -201,6 +200,20 @@ class LevelBudgets:
         )
         places = self._places(np.concatenate(gains).reshape(-1, len(self.row)))
         return np.concatenate(errors), places.reshape(len(budget), len(weights), -1)
+
+    def equally(self, among: NDArray[np.bool_]) -> Floats:
+        """The free budget of each row divided equally among some of its levels (levels, rows), a total included."""
+        if self.total:
+            top = among[0, 0] / max(1, among.any(axis=1).sum())
+            return np.concatenate([[top * self.free], self.heads.equally(among[1:]) * (1 - top)])
+        packed: Floats = self.pack((self.free * among / np.maximum(1, among.sum(axis=0)))[None])[0]
+        return packed
+
+    @property
+    def lowest(self) -> NDArray[np.bool_]:
+        """The last open level of each row."""
+        last: NDArray[np.bool_] = self.open & (np.cumsum(self.open[::-1], axis=0)[::-1] == 1)
+        return last
 
     @property
     def _plain(self) -> Objective:
@@ -257,10 +270,6 @@ class LevelBudgets:
                 "give it some, or no weight"
             )
 
-    @property
-    def _rows(self) -> int:
-        return int(self.open.shape[1])
-
     @cached_property
     def _slot(self) -> Ints:
         """Where the budget of each class stands: in its level or, for a leaf, in the sums from its level down."""
@@ -273,6 +282,11 @@ class LevelBudgets:
         leaf = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
         spread: Floats = np.concatenate([table, leaf], axis=1).reshape(len(table), -1)[:, self._slot]
         return spread
+
+
+def class_rows(problem: BudgetProblem, forest: Classes) -> Ints:
+    """The row of each class in a split by level."""
+    return np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
 
 
 def _open(free: NDArray[np.bool_], level: Ints, row: Ints) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from attributary.facts.numerals import PERCENT, Numeral, Table
 from attributary.types import Record
 
 if TYPE_CHECKING:
-    from attributary.logs.engine import Report
+    from attributary.logs.log_files import Report
 
 WIDTH = 160  # of what goes to a file
 GAP = 2  # between columns

@@ -393,7 +393,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         """
         if measure is not None:
             return self.of_measure(measure).plan.contribution(tree)
-        if tree.level_names != self.levels:
+        if tree.level_names != self.only.levels:
             raise ValueError(
                 f"the plan's levels are {', '.join(self.levels)}; the tree has {', '.join(tree.level_names)}"
             )
