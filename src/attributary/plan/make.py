@@ -22,6 +22,7 @@ from attributary.plan.bounds import (
     Missed,
     at_least,
     bounded_shares,
+    bounds_of,
     half_width_of,
     least_shares,
     needed_epsilon,
@@ -32,7 +33,7 @@ from attributary.plan.errors import PlanErrors, TargetError
 from attributary.plan.limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
 from attributary.plan.problem import Problem, Shares, in_parts, shares
-from attributary.plan.proposals import Asked, Wishes, proposals_of
+from attributary.plan.proposals import Asked, Bounds, Wishes, proposals_of
 from attributary.plan.together import plan_together
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile
@@ -123,17 +124,18 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
         fine, near = _least_epsilon(asked, wishes)
     else:
         fine = Division.of(_problems(asked, wishes), method, wishes.keep)
-    free = fine.fitted(wishes)
-    within, missed = free.bounded(wishes.keep, near) if method.bounded else (free, None)
+    within, missed = fine.bounded(wishes.keep, near) if method.bounded else (fine, None)
     if wishes.strict and missed and missed.targets:
         raise InputError(why_missed(missed))
-    unchanged = within.split[0] is free.split[0]
-    whole = within.whole(wishes, improve=unchanged)
+    bounds = fine.bounds if method.bounded else None
+    within = within.fitted(wishes, bounds)
+    whole = within.whole(wishes, bounds)
     beside = [
         whole if name == wishes.method else fine._replace(split=split).whole(wishes, improve=False)
         for name, split in fine.beside.items()
     ]
-    return _plan(asked, wishes, free, whole, beside, whole if unchanged else free.whole(wishes))
+    unchanged = bounds is None and within.split[0] is fine.split[0]
+    return _plan(asked, wishes, within, whole, beside, whole if unchanged else fine.fitted(wishes).whole(wishes))
 
 
 class _Whole(NamedTuple):
@@ -187,25 +189,32 @@ class Division(NamedTuple):
         unseen = most_of_unseen(most)
         return np.where(new, unseen, most) if self.problems[0].by_root else np.full(len(new), unseen)
 
-    def fitted(self, wishes: Wishes) -> Self:
-        """The same with the L1 and the ε that the API proposes for these shares."""
+    @property
+    def bounds(self) -> Bounds | None:
+        """Guard and targets for an API that rounds to few contributions; None for another."""
+        if proposals_of(self.problems[0].spec) is None:
+            return None
+        return bounds_of(self.problems, self.limits, self.beside["equal"])
+
+    def fitted(self, wishes: Wishes, bounds: Bounds | None = None) -> Self:
+        """The same with the L1 and the ε that the API proposes for these shares, within the bounds."""
         q, proposals = self.problems[0], proposals_of(self.problems[0].spec)
         if proposals is None:
             return self
-        spec = proposals.fitted(q, self.split[0], wishes)
+        spec = proposals.fitted(q, self.split[0], wishes, bounds)
         return self if spec is q.spec else self._replace(problems=[replace(q, spec=spec)])
 
-    def rounded(self, wishes: Wishes, improve: bool = True) -> list[Shares]:
-        """Whole contributions; the API may `improve` shares that need not keep to bounds."""
+    def rounded(self, wishes: Wishes, bounds: Bounds | None = None, improve: bool = True) -> list[Shares]:
+        """Whole contributions; the API may `improve` them within the bounds."""
         made = contributions(self.problems, self.split, self.limits.most, wishes.rounding, wishes.keep)
         proposals = proposals_of(self.problems[0].spec)
         if proposals is not None and improve:
-            made = [proposals.improved(self.problems[0], made[0], wishes)]
+            made = [proposals.improved(self.problems[0], self.split[0], made[0], wishes, bounds)]
         return made
 
-    def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
+    def whole(self, wishes: Wishes, bounds: Bounds | None = None, improve: bool = True) -> _Whole:
         """What comes of it: whole contributions, and the errors to expect."""
-        made = self.rounded(wishes, improve)
+        made = self.rounded(wishes, bounds, improve)
         unbiased, errors = wishes.learn == "split", list[budget.Expected]()
         for q, each, clip in zip(self.problems, made, self.limits.clips, strict=True):
             q = replace(q, expects=None) if unbiased else q
