@@ -213,7 +213,7 @@ def within_bounds(
         roots = None if share.roots is None else share.roots + part * (equal.rows(q.tree) - share.roots)
         mixed = Shares(share.default + part * (equal.default - share.default), roots)
         (tried,) = contributions([q], [mixed], rounding=wishes.rounding, keep=keep)
-        error = float(np.nanmedian(tree(q, tried.default[None] if roots is None else tried.roots)))
+        error = float(np.nanmedian(tree(q, tried.default[None] if tried.roots is None else tried.roots)))
         found = bounds.excess(q, _parts(q, tried)), error, tried
         nearest = found if nearest is None or found[:2] < nearest[:2] else nearest
     assert nearest is not None
