@@ -127,14 +127,13 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
     within, missed = fine.bounded(wishes.keep, near) if method.bounded else (fine, None)
     if wishes.strict and missed and missed.targets:
         raise InputError(why_missed(missed))
-    bounds = fine.bounds if method.bounded else None
-    within = within.fitted(wishes, bounds)
-    whole = within.whole(wishes, bounds)
+    within = within.fitted(wishes)
+    whole = within.whole(wishes)
     beside = [
         whole if name == wishes.method else fine._replace(split=split).whole(wishes, improve=False)
         for name, split in fine.beside.items()
     ]
-    unchanged = bounds is None and within.split[0] is fine.split[0]
+    unchanged = within.bounds is None and within.split[0] is fine.split[0]
     return _plan(asked, wishes, within, whole, beside, whole if unchanged else fine.fitted(wishes).whole(wishes))
 
 
@@ -152,6 +151,7 @@ class Division(NamedTuple):
     limits: ChosenLimits
     split: list[Shares]
     beside: Mapping[str, list[Shares]] = {}  # with equal parts for all measures
+    bounds: Bounds | None = None  # of shares that an API rounds to few contributions
 
     @classmethod
     def of(
@@ -180,7 +180,9 @@ class Division(NamedTuple):
         """The same within the spec's guard and targets, and what is missed of them; it takes an equal split beside."""
         least, equal = least_shares(self.problems[0].spec, keep), self.beside["equal"]
         split, missed = bounded_shares(self.problems, self.limits, self.split, equal, least, near)
-        return self._replace(split=split), missed
+        few = proposals_of(self.problems[0].spec) is not None
+        bounds = bounds_of(self.problems, self.limits, equal) if few else None
+        return self._replace(split=split, bounds=bounds), missed
 
     @property
     def most_of_heads(self) -> Ints:
@@ -189,32 +191,25 @@ class Division(NamedTuple):
         unseen = most_of_unseen(most)
         return np.where(new, unseen, most) if self.problems[0].by_root else np.full(len(new), unseen)
 
-    @property
-    def bounds(self) -> Bounds | None:
-        """Guard and targets for an API that rounds to few contributions; None for another."""
-        if proposals_of(self.problems[0].spec) is None:
-            return None
-        return bounds_of(self.problems, self.limits, self.beside["equal"])
-
-    def fitted(self, wishes: Wishes, bounds: Bounds | None = None) -> Self:
+    def fitted(self, wishes: Wishes) -> Self:
         """The same with the L1 and the ε that the API proposes for these shares, within the bounds."""
         q, proposals = self.problems[0], proposals_of(self.problems[0].spec)
         if proposals is None:
             return self
-        spec = proposals.fitted(q, self.split[0], wishes, bounds)
+        spec = proposals.fitted(q, self.split[0], wishes, self.bounds)
         return self if spec is q.spec else self._replace(problems=[replace(q, spec=spec)])
 
-    def rounded(self, wishes: Wishes, bounds: Bounds | None = None, improve: bool = True) -> list[Shares]:
+    def rounded(self, wishes: Wishes, improve: bool = True) -> list[Shares]:
         """Whole contributions; the API may `improve` them within the bounds."""
         made = contributions(self.problems, self.split, self.limits.most, wishes.rounding, wishes.keep)
         proposals = proposals_of(self.problems[0].spec)
         if proposals is not None and improve:
-            made = [proposals.improved(self.problems[0], self.split[0], made[0], wishes, bounds)]
+            made = [proposals.improved(self.problems[0], self.split[0], made[0], wishes, self.bounds)]
         return made
 
-    def whole(self, wishes: Wishes, bounds: Bounds | None = None, improve: bool = True) -> _Whole:
+    def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
         """What comes of it: whole contributions, and the errors to expect."""
-        made = self.rounded(wishes, bounds, improve)
+        made = self.rounded(wishes, improve)
         unbiased, errors = wishes.learn == "split", list[budget.Expected]()
         for q, each, clip in zip(self.problems, made, self.limits.clips, strict=True):
             q = replace(q, expects=None) if unbiased else q

@@ -8,9 +8,10 @@ the better is taken; a level that others tell well enough loses its key.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import cache, cached_property
 from math import sqrt
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from attributary.plan.plan import Plan, Sharing, with_others
 from attributary.plan.problem import Problem
 from attributary.plan.proposals import Asked, Solve, Wishes
 from attributary.spec import Spec
-from attributary.types import Bools, Floats
+from attributary.types import Bools, Floats, Ints
 
 NODES, SUMS = 100_000, 300  # of all trees, and where they meet: up to there the joint error is worked out at every step
 STEPS = (4.0, 2.0, 1.4, 1.15, 1.05)  # factors by which a level's contribution is tried
@@ -102,12 +103,14 @@ def _divided(spec: Spec, asked: Sequence[Asked], wishes: Wishes, solve: Solve, s
 class _Slice(NamedTuple):
     """Sums by some attributes of a measure, which is one level of a breakdown or of several."""
 
-    places: list[tuple[int, int, int]]  # breakdown, measure and level
+    place: int  # of the first of them, among all contributions
+    measure: int
     need: float  # weight · error², with all the budget
     cells: float  # of all attributes, at most, that one of the sums has
 
 
-class _Joined(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Joined:
     """Several breakdowns, and the error of their joint estimate."""
 
     spec: Spec
@@ -143,7 +146,7 @@ class _Joined(NamedTuple):
             and sum(len(one.tree) for one in asked) <= NODES,
         )
 
-    def _noise(self, i: int, k: int, contribution: Any) -> Floats:
+    def _noise(self, i: int, k: int, contribution: Floats | float) -> Floats:
         q = self.problems[i][k]
         noise = q.spec.noise_model.variance(np.asarray(contribution, np.float64) * (q.spec.epsilon / q.spec.l1))
         made: Floats = noise * self.clips[i][k] ** 2
@@ -182,70 +185,74 @@ class _Joined(NamedTuple):
             total += weights[i] * float(tree) if weights[i] else 0.0
         return total
 
-    def _rows(self, flat: Any) -> list[Any]:
-        """Contributions of all breakdowns, measures and levels, one after the other, by breakdown."""
-        shapes = [(len(each), len(each[0].spec.levels)) for each in self.problems]
-        ends = np.cumsum([0, *(a * b for a, b in shapes)]).tolist()
-        return [flat[a:b].reshape(shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True)]
+    @cached_property
+    def places(self) -> Ints:
+        """Breakdown, measure and level of all contributions, in the order that they stand in one row of all."""
+        each = enumerate(self.problems)
+        return np.array([(i, k, j) for i, of in each for k, q in enumerate(of) for j in range(len(q.spec.levels))])
+
+    def _rows(self, flat: Floats) -> list[Floats]:
+        """Of each breakdown its contributions by measure and level."""
+        parts = np.split(flat, np.flatnonzero(np.diff(self.places[:, 0])) + 1)
+        return [part.reshape(len(each), -1) for part, each in zip(parts, self.problems, strict=True)]
 
     def _within(self, flat: Floats) -> Floats:
         """Scaled to the budget, of which unknown levels have at most their part."""
-        unknown = np.concatenate(
-            [np.tile(np.arange(len(q.spec.levels)) >= q.spec.first_unknown, len(each)) for each in self.problems
-             for q in each[:1]]
-        )  # fmt: skip
-        movable, part = self.spec.budget, self.spec.privacy_unit.unknown_part
-        flat = flat * (movable / flat.sum())
-        told = flat[unknown].sum()
-        if told > part * movable:
-            rest = flat[~unknown].sum()
-            flat = np.where(
-                unknown, flat * (part * movable / told), flat * ((1 - part) * movable / rest if rest else 0)
-            )
-        return flat
+        first = np.array([each[0].spec.first_unknown for each in self.problems])
+        unknown = self.places[:, 2] >= first[self.places[:, 0]]
+        budget, part = self.spec.budget, self.spec.privacy_unit.unknown_part
+        flat = flat * (budget / flat.sum())
+        told, rest = flat[unknown].sum(), flat[~unknown].sum()
+        if told <= part * budget:
+            return flat
+        return np.where(unknown, flat * (part * budget / told), flat * ((1 - part) * budget / rest if rest else 0))
 
-    def _slices(self) -> list[_Slice]:
+    @cached_property
+    def slices(self) -> list[_Slice]:
         """What is asked: sums by the same attributes once, with the weights of all levels that are these sums."""
-        places: dict[tuple[int, frozenset[str]], list[tuple[int, int, int]]] = {}
-        need: dict[tuple[int, frozenset[str]], float] = {}
         labels: dict[str, int] = {}
-        for i, each in enumerate(self.problems):
-            tree, weight = each[0].tree, _weights(self.spec)[i] / each[0].tree.depth
+        for each in self.problems:
+            tree = each[0].tree
             labels |= {name: len(tree.labels[k].dictionary) for k, name in enumerate(tree.attributes)}
-            parts = sum(q.measure.weight for q in each)
-            for k, q in enumerate(each):
-                noise = np.full(len(tree), float(self._noise(i, k, self.spec.budget)))
-                for level, error in enumerate(self._errors(i, k, noise).levels):
-                    sums = k, frozenset(tree.attributes[: level + 1 - tree.total])
-                    places.setdefault(sums, []).append((i, k, level))
-                    need[sums] = (
-                        need.get(sums, 0.0) + weight * float(np.nan_to_num(error)) ** 2 * q.measure.weight / parts
-                    )
-        every = {sums: float(np.prod([n for name, n in labels.items() if name not in sums[1]])) for sums in places}
-        return [_Slice(places[sums], need[sums], every[sums]) for sums in places]
+
+        @cache
+        def errors(i: int, k: int) -> Floats:
+            noise = np.full(len(self.problems[i][k].tree), float(self._noise(i, k, self.spec.budget)))
+            return np.nan_to_num(self._errors(i, k, noise).levels)
+
+        made: dict[tuple[int, frozenset[str]], _Slice] = {}
+        for n, (i, k, level) in enumerate(self.places.tolist()):
+            q, tree = self.problems[i][k], self.problems[i][k].tree
+            weight = _weights(self.spec)[i] / tree.depth
+            sums = k, frozenset(tree.attributes[: level + 1 - tree.total])
+            cells = float(np.prod([n for name, n in labels.items() if name not in sums[1]]))
+            need = (
+                weight
+                * float(errors(i, k)[level]) ** 2
+                * q.measure.weight
+                / sum(q.measure.weight for q in self.problems[i])
+            )
+            one = made.setdefault(sums, _Slice(n, k, 0.0, cells))
+            made[sums] = one._replace(need=one.need + need)
+        return list(made.values())
 
     def direct(self) -> tuple[Floats, float]:
         """Contributions if each sum is asked directly, once, and the error to expect of figures as they are."""
-        slices, exponent = self._slices(), self.spec.noise_model.exponent
-        rows = [np.zeros((len(each), len(each[0].spec.levels))) for each in self.problems]
-        for one in slices:
-            i, k, level = one.places[0]
-            rows[i][k, level] = one.need ** (1 / (exponent + 1))
-        flat = self._within(np.concatenate([row.ravel() for row in rows]))
-        made, total = self._rows(flat), 0.0
-        for one in slices:
-            i, k, level = one.places[0]
-            total += one.need / (made[i][k, level] / self.spec.budget) ** exponent if one.need else 0.0
-        return flat, sqrt(total / sum(_weights(self.spec)))
+        exponent, flat = self.spec.noise_model.exponent, np.zeros(len(self.places))
+        for one in self.slices:
+            flat[one.place] = one.need ** (1 / (exponent + 1))
+        flat = self._within(flat)
+        squares = (one.need / (flat[one.place] / self.spec.budget) ** exponent for one in self.slices if one.need)
+        return flat, sqrt(sum(squares) / sum(_weights(self.spec)))
 
     def through_cells(self) -> float:
         """The error to expect if all sums were added up from cells by all attributes, at most."""
-        exponent, slices = self.spec.noise_model.exponent, self._slices()
+        exponent = self.spec.noise_model.exponent
         unknown = any(q.spec.unknown for each in self.problems for q in each)
         part = self.spec.privacy_unit.unknown_part if unknown else 1.0
         need = np.zeros(len(self.problems[0]))
-        for one in slices:
-            need[one.places[0][1]] += one.need * one.cells
+        for one in self.slices:
+            need[one.measure] += one.need * one.cells
         whole_need = (need ** (1 / (exponent + 1))).sum() ** (exponent + 1) / part**exponent
         return sqrt(whole_need / sum(_weights(self.spec)))
 
@@ -284,17 +291,13 @@ class _Joined(NamedTuple):
 
     def _without(self, flat: Floats, number: int) -> Floats:
         """The contributions of all breakdowns but one."""
-        rows = self._rows(flat.copy())
-        rows[number][:] = 0
-        return np.concatenate([row.ravel() for row in rows])
+        return np.where(self.places[:, 0] == number, 0.0, flat)
 
     def _best(self, begins: Sequence[Floats], weights: Sequence[float], out: int | None = None) -> tuple[Floats, float]:
         """The contributions of least error that any beginning leads to; `out` is a breakdown that has none."""
-        fixed = np.zeros(len(begins[0]), bool)
-        if out is not None:
-            fixed = self._without(np.ones(len(fixed)), out) == 0
+        free = self.places[:, 0] != (-1 if out is None else out)
         found = [
-            _descended(self._within(begin), lambda flat: self.error(self._rows(flat), weights), self._within, ~fixed)
+            _descended(self._within(begin), lambda flat: self.error(self._rows(flat), weights), self._within, free)
             for begin in begins
         ]
         return min(found, key=lambda one: one[1])
