@@ -32,7 +32,7 @@ from attributary.noise import parse_levels
 from attributary.noise.blocks import codes_by_level
 from attributary.pipeline.denoise_summary import stated_rate
 from attributary.pipeline.node_rows import per_level
-from attributary.pipeline.read_tree import COVERS, known_columns
+from attributary.pipeline.read_prior import COVERS, known_columns
 from attributary.plan import Plan
 from attributary.spec import Logs
 from attributary.tables.as_written import MEASURE
