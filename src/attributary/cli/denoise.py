@@ -162,7 +162,8 @@ def _on_spark(
     quiet: bool,
 ) -> None:
     """Denoises on a cluster, and prints what was written: Parquet files in a folder."""
-    from attributary.pipeline.spark_nodes import denoise_summary_spark, denoise_table_spark, save_frame
+    from attributary.logs.spark_folder import save_frame
+    from attributary.pipeline.spark_nodes import denoise_summary_spark, denoise_table_spark
     from attributary.plan import Plan
 
     if output == "-" or format_ not in (None, "parquet"):
@@ -186,7 +187,7 @@ def _on_spark(
                 raise InputError("a cluster recognises no columns; say which with --levels and --value")
             names = [level.strip() for level in source["levels"].split(",")]
             made = denoise_table_spark([path], names, source["value"], engine=engine, **how, **amounts)
-        rows = save_frame(engine, made.frame, output)
+        rows = save_frame(engine.session, made.frame, output)
     if made.not_private:
         say(f"{output}: {made.not_private}", always=True)
     if not quiet:
