@@ -19,6 +19,7 @@ from attributary.noise.blocks import BlockEntropy
 from attributary.pipeline.run import Run, run
 from attributary.pipeline.spark_run import SparkRun, run_spark
 from attributary.tables.table_columns import plain
+from support.condensed import check_same_plan
 from support.spark_driver import rows_collected
 
 UNTIL = "2026-02-02"
@@ -95,6 +96,33 @@ def test_roots_too_large_for_a_block_are_cut(
     assert done.parts.above[0] == (1 if words else len(one.tree.roots))
     assert sum(done.parts.levels) == len(one.tree)
     check_same(saved(done, tmp_path / "out", one), one)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "words", "how"),
+    [
+        (150, 'split_by = "campaign"', {"prior_until": UNTIL}),
+        (30, 'split_by = "campaign"', {"prior_until": UNTIL}),
+        (150, "total = true", {"prior_until": UNTIL}),
+        (30, "", {}),
+    ],
+)
+def test_the_plan_is_that_of_one_machine(
+    leaves: int,
+    words: str,
+    how: dict[str, Any],
+    engine: Spark,
+    shop_of: Callable[[int], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Made of classes on the workers, also of roots that are cut, and below a total."""
+    monkeypatch.setattr(blocks, "LEAVES", leaves)
+    spec = shop_of(20_000) / "spec.toml"
+    spec.write_text(f"{words}\n" + spec.read_text().replace("split_by", "# split_by"))
+    done, one = run_spark(str(spec), engine=engine, seed=3, **how), run(str(spec), rng=BlockEntropy(3), **how)
+    assert len(done.parts.nodes) > 1 and bool(done.parts.above) == (leaves == 30 or bool("total" in words))
+    check_same_plan(done.plan, one.plan)
+    assert len(done.tree) < len(one.tree) and done.tree.number.sum() == len(one.tree)
 
 
 def test_the_driver_gets_no_leaves(

@@ -9,7 +9,7 @@ makes leaves of a block by the code of one machine.
 """
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
@@ -29,6 +29,7 @@ from attributary.logs.spark_folder import save_frame
 from attributary.noise import blocks
 from attributary.noise.blocks import ROOM, TOP, block_number, own_block
 from attributary.pipeline.run_parts import BEFORE, CountTask, with_other_rows
+from attributary.plan.condense import Condensed
 from attributary.spec import Spec
 from attributary.types import Arrow
 
@@ -160,6 +161,21 @@ class Parts:
     def sample(self) -> Arrow:
         """The groups of one block."""
         return self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
+
+    def classes(self) -> Iterator[Condensed]:
+        """What a plan needs of each part."""
+        task, cut, sizes = self.task, bool(self.above), self.sizes
+
+        def work(rows: Arrow) -> Arrow:
+            counted, made = task.counted(rows), list[bytes]()
+            if counted is not None:
+                part = int(rows.column(PART)[0].as_py())
+                above = first_level(part, sizes) + int(task.spec.total) if cut else 0
+                made.append(pickle.dumps(task.classes(*counted, above)))
+            return pa.table({"classes": pa.array(made, pa.binary())})
+
+        with spark_errors():
+            return (pickle.loads(row["classes"]) for row in of_parts(self.groups, work, "classes binary").collect())
 
     def tables_of_counts(self) -> "dict[str, DataFrame]":
         """The tables of counts, and of those before."""

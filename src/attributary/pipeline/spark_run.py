@@ -6,7 +6,8 @@
 
 The SQL counts groups of rows. They are dealt into blocks (noise.blocks), by whole roots, and a worker makes of a block
 what one machine makes of a forest, by the same code: leaves, noise, estimates. A block's noise hangs on the seed or
-secret and the block alone. The plan is made of the roots of one block: of all there are, where there is no other.
+secret and the block alone. The plan is made on the driver from the classes that workers make of each block
+(plan.condense); where it takes nodes, from those of one block.
 """
 
 import os
@@ -33,7 +34,16 @@ from attributary.noise.blocks import (
     codes_by_level,
 )
 from attributary.pipeline.run import FILES, Known, Request, Run, Simulated, check_earlier, plan_for, simulate
-from attributary.pipeline.run_parts import ON_PAGE, CountTask, RunInParts, numbered_from, upper_levels, with_words
+from attributary.pipeline.run_parts import (
+    ON_PAGE,
+    CountTask,
+    RunInParts,
+    merged_as_they_come,
+    numbered_from,
+    plan_needs_nodes,
+    upper_levels,
+    with_words,
+)
 from attributary.pipeline.spark_count import Parts, first_level, why_not_in_parts
 from attributary.plan import Plan
 from attributary.prior import none
@@ -244,6 +254,9 @@ def run_spark(
     counted = parts.task.counted(parts.sample())
     assert counted is not None
     (known,) = asked.known(*counted)
+    if asked.plan is None and len(parts.nodes) > 1 and not plan_needs_nodes(asked, method, known):
+        tree, expected = merged_as_they_come(parts.classes())
+        known = known._replace(tree=tree, expected=expected)
     made = asked.plan or plan_for(spec, [known], asked.estimator, method)
     key = os.urandom(32) if seed is None else seed
     first = dict(zip(parts.nodes, np.cumsum([0, *map(sum, parts.nodes.values())]).tolist(), strict=False))
