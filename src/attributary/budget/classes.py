@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.tree import Tree
-from attributary.types import Bools, Floats, Ints, Values
+from attributary.types import Bools, Floats, Ints
 
 
 class Link(NamedTuple):
@@ -129,7 +129,7 @@ def classes(tree: Tree, apart: int | Literal["nodes"] = 0, kind: Ints | None = N
     if isinstance(tree, CondensedTree):
         if apart == "nodes" or kind is not None:
             raise ValueError("nodes of a condensed tree have no budgets or shares of their own; take one that is held")
-        return tree.pooled if apart == -1 else tree.forest
+        return tree.forest
     shape = _shapes(tree) if apart != "nodes" else _nodes(tree)
     roots = int(tree.first[0])
     member = [shape.get(0, np.zeros(roots, np.int64)) if apart == -1 else np.arange(roots)]
@@ -211,65 +211,57 @@ def _dense(key: Ints, bound: int) -> tuple[Ints, Ints]:
 
 # CondensedTree: one node stands for all that are alike.
 
-LEAF = np.uint64(1)  # the shape of a leaf
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CondensedTree(Tree):
     """A tree in which each node stands for a number of nodes of one class that have the same figures.
 
-    Each root that differs from all others has classes of its own. A node's parent stands for the parents of those that
-    it stands for. What there is to know of a plan's nodes is the same as in the tree that it was made from; what takes
-    each node with its own children is refused.
+    A node's parent stands for the parents of those that it stands for. A plan sees in it what it sees in the tree that
+    it was made from; what takes each node with its own children is refused.
     """
 
     forest: Classes = None  # type: ignore[assignment]
     each: Floats = None  # type: ignore[assignment]  # how many nodes each node stands for
-    shape: NDArray[np.uint64] = None  # type: ignore[assignment]  # of each class: equal where all below has the same shape
     example: Any = None  # an Arrow table with the labels of one of the nodes that each stands for
 
     @classmethod
     def of(cls, nodes: "ClassNodes", example: Any, total: bool) -> "tuple[CondensedTree, Ints]":
         """The tree of these nodes, each with the labels of an example, and the order that they are in there."""
-        parent, times, shapes, members, order, lead = ([] for _ in range(6))
-        above, rank = nodes.key[:0], np.empty(0, np.int64)
+        up, times, place, parent, order = ([] for _ in range(5))
+        firsts, starts, offsets, key = list[Ints](), [0], [0], nodes.key[:0]
         size: Floats = np.empty(0)
         for i in range(int(nodes.level.max()) + 1):
             here = np.flatnonzero(nodes.level == i)
-            key, first, place = np.unique(nodes.key[here], return_index=True, return_inverse=True)
-            up = rank[np.searchsorted(above, nodes.above[here[first]])] if i else np.full(len(key), -1)
-            by_parent = np.argsort(up, kind="stable")
-            rank = np.empty(len(key), np.int64)
-            rank[by_parent] = np.arange(len(key))
-            place = rank[place]
-            inside = np.argsort(place, kind="stable")
-            members.append(place[inside])
-            number = np.bincount(place, nodes.number[here]).astype(np.float64)
-            parent.append(up[by_parent])
-            times.append(number / size[up[by_parent]] if i else np.ones(len(key)))
-            shapes.append(nodes.shape[here[first]][by_parent])
-            order.append(here[inside])
-            lead.append(np.searchsorted(members[-1], np.arange(len(key))))
-            above, size = key, number
-        offsets, starts = (np.cumsum([0, *map(len, some)]) for some in (parent, members))
-        up_class = np.concatenate([p + offsets[i - 1] if i else p for i, p in enumerate(parent)])
-        shape, every = np.concatenate(shapes), np.concatenate(order)
-        forest = Classes(up_class, offsets, np.concatenate(times), shape == LEAF, tuple(members))
-        family = [
-            starts[i - 1] + lead[i - 1][p[m]] if i else p[m]
-            for i, (p, m) in enumerate(zip(parent, members, strict=True))
-        ]
+            by_key = np.argsort(key)
+            above = by_key[np.searchsorted(key[by_key], nodes.above[here])] if i else np.full(len(here), -1)
+            by_class = np.lexsort((nodes.key[here], above))
+            here, above = here[by_class], above[by_class]
+            keys = nodes.key[here]
+            begins = np.append(True, keys[1:] != keys[:-1])
+            first, member = np.flatnonzero(begins), np.cumsum(begins) - 1
+            number = np.bincount(member, nodes.number[here]).astype(np.float64)
+            times.append(number / size[above[first]] if i else np.ones(len(first)))
+            up.append(above[first] + offsets[-2] if i else above[first])
+            parent.append(firsts[-1][above] if i else above)
+            place.append(member)
+            order.append(here)
+            firsts.append(starts[-1] + first)
+            key, size = keys[first], number
+            starts.append(starts[-1] + len(here))
+            offsets.append(offsets[-1] + len(first))
+        every, a_node = np.concatenate(order), np.concatenate(firsts)
+        leaf = nodes.leaf[every][a_node]
+        forest = Classes(np.concatenate(up), np.array(offsets), np.concatenate(times), leaf, tuple(place))
         example = example.take(every)
         names = tuple(example.column_names)
         labels = tuple(
             example.column(name).combine_chunks().dictionary_encode()[starts[j] : starts[j + 1]]
             for j, name in enumerate(names, int(total))
-            if j < len(members)
         )
-        roots = np.array([starts[1]], np.uint32)  # nodes are no families: there is nothing else to begin
+        roots = np.array([starts[1]], np.uint32)  # where there are no families, nothing else begins
+        up_node = np.concatenate(parent).astype(np.int32)
         each = nodes.number[every]
-        up_node = np.concatenate(family).astype(np.int32)
-        return cls(up_node, roots, starts, None, names, labels, total, forest, each, shape, example), every
+        return cls(up_node, roots, np.array(starts), None, names, labels, total, forest, each, example), every
 
     @property
     def number(self) -> Floats:
@@ -290,50 +282,10 @@ class CondensedTree(Tree):
         members = zip(self.forest.of_node, self.offsets, strict=False)
         return np.concatenate([first + np.unique(place, return_index=True)[1] for place, first in members])
 
-    @cached_property
-    def pooled(self) -> Classes:
-        """The classes where roots of the same shape are one."""
-        own, place = self.forest, np.empty(0, np.int64)
-        number = own.add_up(self, self.number)
-        parent, times, leaf, member = ([] for _ in range(4))
-        size: Floats = np.empty(0)
-        for i in range(own.depth):
-            here = own.slice(i)
-            shape = np.unique(self.shape[here], return_inverse=True)[1]
-            up = place[own.parent[here] - own.offsets[i - 1]] if i else np.zeros(len(shape), np.int64)
-            key, first, place = np.unique(up * len(shape) + shape, return_index=True, return_inverse=True)
-            count = np.bincount(place, number[here]).astype(np.float64)
-            parent.append(up[first] if i else np.full(len(key), -1))
-            times.append(count / size[up[first]] if i else count)
-            leaf.append(own.leaf[here][first])
-            member.append(place[own.of_node[i]])
-            size = count
-        offsets = np.cumsum([0, *map(len, parent)])
-        ups = [p + offsets[i - 1] if i else p for i, p in enumerate(parent)]
-        return Classes(np.concatenate(ups), offsets, np.concatenate(times), np.concatenate(leaf), tuple(member))
-
-    def above(self, level: int) -> "CondensedTree":
-        """The nodes above a level, of which the lowest are leaves."""
-        nodes, some = int(self.offsets[level]), int(self.forest.offsets[level])
-        cut = self.forest
-        lowest = cut.leaf[:some] | (cut.level[:some] == level - 1)
-        forest = Classes(cut.parent[:some], cut.offsets[: level + 1], cut.times[:some], lowest, cut.of_node[:level])
-        names = max(level - self.total, 0)
-        return CondensedTree(
-            self.parent[:nodes], self.first, self.offsets[: level + 1], None, self.attributes[:names],
-            self.labels[:names], self.total, forest, self.each[:nodes], self.shape[:some], self.example[:nodes],
-        )  # fmt: skip
-
     def path(self, node: int) -> list[Any]:
         """The labels down to one of the nodes that a node stands for."""
         names = self.attributes[: max(int(self.level[node]) + 1 - self.total, 0)]
         return [self.example.column(name)[node].as_py() for name in names]
-
-    def sum_up(self, values: Any, reduce: np.ufunc = np.add) -> Values:
-        raise TypeError("nodes of a condensed tree stand for others; sum up the tree that it is made from")
-
-    def sum_down(self, values: Any, reduce: np.ufunc = np.add, start: int = 1) -> Values:
-        raise TypeError("nodes of a condensed tree stand for others; sum down the tree that it is made from")
 
     def families(self, upwards: bool = False, start: int = 0) -> Any:
         raise TypeError(
@@ -347,5 +299,5 @@ class ClassNodes(NamedTuple):
     level: Ints
     key: NDArray[np.uint64]  # of the class
     above: NDArray[np.uint64]  # the key of the class above; 0 of roots
-    shape: NDArray[np.uint64]
+    leaf: Bools
     number: Floats

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from attributary.budget.classes import CondensedTree
 from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found, ShareLayout
@@ -486,7 +487,8 @@ def _ways(case: BoundedCase, epsilon: float) -> Iterator[str]:
         if longer < LONGEST:
             yield f"a period {longer:.3g} times as long"
     last, heads = spec.attributes[-1].name, 1 + int(spec.total) + (spec.split_by is not None)
-    if last not in {target.name for target in spec.targets} and q.tree.depth > heads:
+    condensed = isinstance(q.tree, CondensedTree)
+    if last not in {target.name for target in spec.targets} and q.tree.depth > heads and not condensed:
         less = _without_last(case, epsilon).least_epsilon(epsilon)[0] * (1 + MARGIN)
         if less < needed * (1 - WORTH):
             yield f"no level {last} and epsilon = {less:.4g}"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.arrow import pa, pc
-from attributary.budget.classes import LEAF, ClassNodes, CondensedTree
+from attributary.budget.classes import ClassNodes, CondensedTree
 from attributary.noise.blocks import codes_by_level
 from attributary.prior import Prior
 from attributary.prior.earlier import Profile
@@ -25,14 +25,14 @@ from attributary.types import Arrow, Floats, Ints, Record
 
 Keys = NDArray[np.uint64]
 ID = "id"
-SHAPE, ROOT, NEW = (np.uint64(n) for n in (0x9E6C63D0876A9A47, 0x3C79AC492BA7B653, 0x1D8E4E27C47D124F))
+LEAF, SHAPE, ROOT, NEW = (np.uint64(n) for n in (1, 0x9E6C63D0876A9A47, 0x3C79AC492BA7B653, 0x1D8E4E27C47D124F))
 
 
 @dataclass(frozen=True, eq=False)
 class Condensed:
     """The classes of a part of a tree, or of all of it."""
 
-    nodes: Arrow  # one for all that are alike: id, level, key, above, shape, number, count, new, apart
+    nodes: Arrow  # one for all that are alike: id, level, key, above, leaf, number, count, new, shared
     example: Arrow  # the labels of one of them
     rows: Arrow  # of a profile, for each of them: id, and the profile's columns; without columns where there is none
     known: Prior  # without its figures
@@ -70,11 +70,10 @@ def condense(tree: Tree, prior: Prior, by_root: bool = False, above: int = 0) ->
         shape[family.parent] = _mix(np.add.reduceat(_mix(shape[family.children]), family.start))
     key, over = _keys(tree, figure, shape, by_root, above)
     shared = np.arange(len(tree)) < tree.offsets[above]
-    shape[shared] = key[shared]
     each = np.where(shared, key, _mix(SHAPE * key + figure))
     place, first = _alike(each)
     level = np.repeat(np.arange(tree.depth), np.diff(tree.offsets))
-    columns = {ID: each, "level": level, "key": key, "above": over, "shape": shape, "count": count, "new": new}
+    columns = {ID: each, "level": level, "key": key, "above": over, "leaf": shape == LEAF, "count": count, "new": new}
     nodes = pa.table({name: values[first] for name, values in {**columns, "shared": shared}.items()})
     nodes = nodes.append_column("number", [np.bincount(place).astype(np.float64)])
     labels = tree.table().select(list(tree.attributes)).take(first)
@@ -102,11 +101,10 @@ def merged(parts: Sequence[Condensed]) -> Condensed:
     place, first = _alike(nodes.column(ID).to_numpy())
     one, shared = nodes.take(first), nodes.column("shared").to_numpy()[first]
     sums = {name: np.bincount(place, nodes.column(name).to_numpy(), len(first)) for name in ("number", "count")}
-    old = np.bincount(place, ~nodes.column("new").to_numpy(), len(first))
     columns = {
         "number": np.where(shared, 1.0, sums["number"]),
         "count": np.where(shared, sums["count"], one.column("count").to_numpy()),
-        "new": old == 0,
+        **{name: np.bincount(place, ~nodes.column(name).to_numpy(), len(first)) == 0 for name in ("new", "leaf")},
     }
     for name, values in columns.items():
         one = one.set_column(one.column_names.index(name), name, [values])
