@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.errors import InputError
-from attributary.plan import make_plan
+from attributary.plan import make, make_plan
 from attributary.plan.condense import Condensed, condense, merged
 from attributary.prior import Prior, from_counts, none
 from attributary.spec import Spec
@@ -122,6 +122,18 @@ def test_parts_may_be_merged_in_any_order(split_by: str | None, total: bool) -> 
     tree, prior = one.forest
     check_same(planned(asked, tree, prior), planned(asked, *whole))
     assert tree.number.sum() == len(whole[0]) and (prior.gone, prior.lost) == (whole[1].gone, whole[1].lost)
+
+
+def test_a_large_tree_is_planned_by_its_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, table = of_values(), rows(seed=3)
+    tree = asked.tree(table)
+    prior = from_counts(tree, table, spec=asked)
+    one = planned(asked, tree, prior)
+    condensed: list[int] = []
+    monkeypatch.setattr(make, "MANY", 2)
+    monkeypatch.setattr(make, "condense", lambda *known: condensed.append(len(tree)) or condense(*known))
+    check_same(planned(asked, tree, prior), one)
+    assert condensed
 
 
 def test_what_needs_nodes_is_refused() -> None:

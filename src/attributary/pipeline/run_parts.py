@@ -102,7 +102,7 @@ class CountTask:
     def classes(self, counts: Counts, before: Counts | None, above: int = 0) -> Condensed:
         """What a plan needs of a part, whose nodes of levels before `above` are shared with others."""
         known = Known.of(self.spec, counts, before, part=True)
-        prior = known.expected
+        prior = known.expected if self.spec.has_limits else replace(known.expected, profile=None)  # nothing is cut off
         if self.earlier and before is None:  # the period before had other parts alone
             prior = replace(prior, new=np.ones(len(known.tree), bool))
         return condense(known.tree, prior, self.spec.split_by is not None, above)

@@ -15,6 +15,7 @@ import numpy as np
 
 from attributary import budget
 from attributary.budget import METHODS, BudgetMethod
+from attributary.budget.classes import CondensedTree
 from attributary.errors import InputError
 from attributary.estimators import Learn
 from attributary.plan.bounds import (
@@ -28,6 +29,7 @@ from attributary.plan.bounds import (
     needed_epsilon,
     why_missed,
 )
+from attributary.plan.condense import condense
 from attributary.plan.contributions import Rounding, contributions, most_of_unseen
 from attributary.plan.errors import PlanErrors, TargetError
 from attributary.plan.limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
@@ -43,6 +45,7 @@ from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
 DELTA = 1e-6  # of Gaussian noise that Laplace noise is compared with
+MANY = 1_000_000  # nodes: a plan for more is made of their classes
 GUESS = 4.0  # an ε to begin with, where the least is to be found
 ROUNDS = 3  # of limits for an ε, and an ε for these limits
 BESIDE = ("equal", "leaves")  # the splits that a plan is compared with
@@ -119,6 +122,8 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
     """The plan for a spec as it stands, beside no other noise and no other scheme."""
     asked = asked if asked.spec.has_limits else asked._replace(profile=None)  # nothing is cut off
     _check(asked, wishes)
+    if len(asked.tree) > MANY and not (wishes.learn or METHODS[wishes.method].by_node or asked.spec.terms.proposals):
+        asked = _of_classes(asked)
     method, near = METHODS[wishes.method], list[Floats]()
     if asked.spec.finds_epsilon:
         fine, near = _least_epsilon(asked, wishes)
@@ -135,6 +140,15 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
     ]
     unchanged = within.bounds is None and within.split[0] is fine.split[0]
     return _plan(asked, wishes, within, whole, beside, whole if unchanged else fine.fitted(wishes).whole(wishes))
+
+
+def _of_classes(asked: Asked) -> Asked:
+    """The same on a condensed tree."""
+    spec, tree, prior, profile = asked
+    if isinstance(tree, CondensedTree):
+        return asked
+    little, known = condense(tree, replace(prior, profile=profile), spec.split_by is not None).forest
+    return Asked(spec, little, known, known.profile)
 
 
 class _Whole(NamedTuple):
