@@ -12,7 +12,7 @@ import click
 from attributary import __version__
 from attributary.cli.command_errors import LONGEST, bare, end_of, stand_in, with_options
 from attributary.cli.options import TextOrFile
-from attributary.cli.summary_file import choose_lines, log_line, with_summary
+from attributary.cli.printing import choose_lines, log_line, with_summary
 from attributary.errors import InputError, one_line
 from attributary.whole_files import written
 
@@ -95,21 +95,13 @@ def _without_pandas(callback: Callable[..., object]) -> Callable[..., Any]:
     def run(**options: object) -> Any:
         import pyarrow as pa
 
-        sys.meta_path.insert(0, _NoPandas)
-        try:
+        if "pandas" not in sys.modules:
+            sys.modules["pandas"] = None  # type: ignore[assignment]  # an import of it fails
             pa.scalar(None)
-        finally:
-            sys.meta_path.remove(_NoPandas)
+            del sys.modules["pandas"]
         return callback(**options)
 
     return run
-
-
-class _NoPandas:
-    @staticmethod
-    def find_spec(name: str, *_: Any) -> None:
-        if name == "pandas":
-            raise ImportError(name)
 
 
 def _refuse_bytes(args: list[str]) -> None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import MOST_AT_ONCE, flag, noise_seed, option, quiet
-from attributary.cli.printing import muted, say, stages
+from attributary.cli.printing import fact, muted, say, stage_rows, stages
 from attributary.cli.reading import refuse_inputs
-from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError, one_line
 
 if TYPE_CHECKING:

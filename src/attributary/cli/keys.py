@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import cluster_options, flag, on_cluster, option, quiet
-from attributary.cli.printing import Out, print_table, say, stages
+from attributary.cli.printing import Out, fact, print_table, say, stages
 from attributary.cli.reading import check_folder, refuse_inputs
-from attributary.cli.summary_file import fact
 from attributary.errors import InputError, brief
 from attributary.types import Record
 from attributary.whole_files import sole_writer, whole_folder

@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from attributary.cli import options
-from attributary.cli.printing import place_of, say, stages
+from attributary.cli.printing import fact, place_of, say, stages
 from attributary.cli.reading import make_folder, refuse_inputs
-from attributary.cli.summary_file import fact
 from attributary.errors import InputError
 
 NODES, SERIES_NODES = 200_000, 2_000

@@ -172,24 +172,24 @@ def start_of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> PlanSta
 
 
 def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> PlanStart:
-    counts = next((each for each in (store, *store.others) if each.now.measure == COUNT), store)
-    now, view, cursor = counts.now, counts.view, store.connection.cursor
-    count = np.empty(len(now))
+    counts = next((each for each in (store, *store.others) if each.measure == COUNT), store)
+    view, cursor = counts.view, store.connection.cursor
+    count = np.empty(len(counts))
     columns = cursor().execute(f"SELECT node, coalesce(estimate, 0) AS estimate FROM {view}").fetchnumpy()
     count[columns["node"]] = columns["estimate"]
-    cells = ", ".join(f"a{i}" for i in range(len(now.attributes))) or "label"
+    cells = ", ".join(f"a{i}" for i in range(len(counts.attributes))) or "label"
 
     @cache
     def path(node: int) -> Sequence[str]:
         labels = cursor().execute(f"SELECT {cells} FROM {view} WHERE node = ?", [node]).fetchone()
         return [str(label) for label in labels if label is not None]
 
-    same = plan if plan is not None and plan.levels[: len(now.levels)] == now.levels else None
+    same = plan if plan is not None and plan.levels[: len(counts.levels)] == counts.levels else None
     return PlanStart(
-        _spec(now.levels, now.total, tau) if same is None else count_spec(same.spec),
-        replace(Tree.from_parents(now.forest.parent), total=now.total),
+        _spec(counts.levels, counts.total, tau) if same is None else count_spec(same.spec),
+        replace(Tree.from_parents(counts.forest.parent), total=counts.total),
         count,
-        f"{numerals.many(len(now), 'row')}, estimates from {now.path}",
+        f"{numerals.many(len(counts), 'row')}, estimates from {counts.path}",
         path,
         share=None if same is None else shares_of(same),
     )

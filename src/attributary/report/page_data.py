@@ -63,15 +63,10 @@ LARGE = 2.0**31
 IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # nothing in a script ends its element or begins a comment
 
 
-class Packed(NamedTuple):
-    about: Record  # what is where
-    data: str  # base64
+def pack(quantities: Sequence[Quantity], cut: Cut) -> tuple[Record, str]:
+    """The kept nodes in level order: how many children each has, their labels and their figures, and what is where.
 
-
-def pack(quantities: Sequence[Quantity], cut: Cut) -> Packed:
-    """The kept nodes in level order: how many children each has, their labels and their figures.
-
-    Those of further quantities have the same names with a number behind them.
+    Figures of further quantities have the same names with a number behind them.
     """
     est, keep = quantities[0].estimates, cut.keep
     tree = est.tree
@@ -94,7 +89,7 @@ def pack(quantities: Sequence[Quantity], cut: Cut) -> Packed:
         block += content + bytes(-len(content) % ALIGNED)
     sizes = [int(keep[tree.slice(i)].sum()) for i in range(tree.depth)]
     data = base64.b64encode(zlib.compress(bytes(block), 6)).decode()
-    return Packed({"sizes": sizes, "columns": columns, "part": 10 ** quantities[0].digits}, data)
+    return {"sizes": sizes, "columns": columns, "part": 10 ** quantities[0].digits}, data
 
 
 def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, Values]:
@@ -146,23 +141,20 @@ def _labels(est: Estimates, level: int, keep: NDArray[np.bool_]) -> tuple[Values
 
 def kept_nodes(quantities: list[Quantity], most: int) -> Cut:
     """The nodes that the page has room for: those of implausible corrections, then the largest of any measure."""
-    first = quantities[0].estimates
-    if len(quantities) == 1:
-        return cut(first.tree, first.estimate, quantities[0].doubt.implausible, most)
-    sums = [q.estimates.estimate for q in quantities if q.kind != "ratio"]
-    roots = slice(0, int(first.tree.first[0]))
+    tree = quantities[0].estimates.tree
+    sums, roots = [q.estimates.estimate for q in quantities if q.kind != "ratio"], slice(0, int(tree.first[0]))
     parts: list[NDArray[np.float64]] = [each / max(float(each[roots].sum()), 1e-12) for each in sums]
     marked = np.any([quantity.doubt.implausible for quantity in quantities], axis=0)
-    return cut(first.tree, np.max(parts, axis=0), marked, most)
+    return cut(tree, np.max(parts, axis=0), marked, most)
 
 
 def stored(quantities: list[Quantity], kept: Cut) -> Record:
     """What the template puts into the page for its script, and how much that is."""
     first, doubt = quantities[0], quantities[0].doubt
     est = first.estimates
-    packed = pack(quantities, kept)
+    places, data = pack(quantities, kept)
     about = {
-        **packed.about,
+        **places,
         "levels": list(est.tree.level_names),
         "tau": first.tau,
         "limit": doubt.threshold,
@@ -191,7 +183,7 @@ def stored(quantities: list[Quantity], kept: Cut) -> Record:
         "left": f"{len(est) - kept.nodes:,}" if kept.nodes < len(est) else "",
         "kept": f"{kept.nodes:,}",
         "about": json.dumps(about).translate(IN_SCRIPT),
-        "data": packed.data,
+        "data": data,
         "bins": NAMES,
         "level_names": numerals.few(est.tree.level_names),
         "nodes": len(est),

@@ -14,7 +14,7 @@ from attributary.facts.changes import NodeFact, change_facts, explanation, node_
 from attributary.facts.privacy import not_private, title
 from attributary.html import UNSEEN
 from attributary.plan import Plan
-from attributary.report.chart import ticks
+from attributary.report.charts import ticks
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
 from attributary.types import Floats, Record
