@@ -17,8 +17,8 @@ import numpy as np
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from attributary.api.ara.service import aggregation
-from attributary.api.ara.wire import avro, encryption, payload, report_files
+from attributary.api.ara.service import aggregation, batch
+from attributary.api.ara.wire import avro, encryption, payload
 from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo
@@ -42,7 +42,7 @@ def main(reports: int = REPORTS) -> None:
         avro.write_reports(clear, made(reports, keys))
         cleartext(clear, keys, reports)
         with pool() as workers:
-            batches = [Report(info, data) for _, _, info, data, *_ in report_files.reports_of(clear)]
+            batches = [Report(info, data) for _, _, info, data, *_ in batch.reports_of(clear)]
             size = -(-reports // (8 * CORES))
             done = workers.map(sealed_part, [batches[i : i + size] for i in range(0, reports, size)])
             avro.write_reports(sealed, (report for part in done for report in part))
@@ -63,7 +63,7 @@ def encrypted(path: str, keys: Any, reports: int) -> None:
     heading(
         f"The same, encrypted, on {CORES} cores (each run starts its processes; decryption alone has all in memory)"
     )
-    sealed = [(data, encryption.info(text, "1.0")) for _, _, text, data, *_ in report_files.reports_of(path)]
+    sealed = [(data, encryption.info(text, "1.0")) for _, _, text, data, *_ in batch.reports_of(path)]
     theirs = best(lambda: bare_decryption(sealed), 2, 0)
     ours = best(lambda: aggregation.add_up([path], keys, PRIVATE, processes=CORES), 2, 0)
     told("bare decryption", theirs, "add_up", ours, 1.3)

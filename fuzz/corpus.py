@@ -155,7 +155,7 @@ def _reports() -> None:
     from attributary.api.ara.service import ledger
     from attributary.api.ara.wire import avro
     from attributary.api.ara.wire.aggregatable_report import Report, to_json
-    from attributary.api.w3c.aggregate_shares import FIELD128
+    from attributary.api.w3c.histogram_results import FIELD128
     from attributary.api.w3c.index_layout import kinds_of, task_of
     from attributary.plan import Plan
 

@@ -18,19 +18,17 @@ import numpy as np
 
 from attributary import api
 from attributary.api.ara import parse
-from attributary.api.ara.parse.both_headers import filter_data, filter_pair
-from attributary.api.ara.parse.json_fields import Fields, Findings, Json
 from attributary.api.ara.registration import Registrations, registrations
-from attributary.api.ara.service import aggregation, ledger
+from attributary.api.ara.service import aggregation, batch, ledger
 from attributary.api.ara.service.summary_report import read_summary
-from attributary.api.ara.wire import aggregatable_report, avro, encryption, payload, report_files, shared_info
+from attributary.api.ara.wire import aggregatable_report, avro, encryption, payload, shared_info
 from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.shared_info import Fault
 from attributary.api.w3c import ConversionOptions, ImpressionOptions, measure_conversion_header, save_impression_header
 from attributary.browsers import UserAgent, UserAgentSettings, parse_measure_conversion, parse_save_impression
 from attributary.browsers.ara_client import matches
 from attributary.errors import InputError, TryAgain
-from attributary.pipeline.read_tree import read_tree
+from attributary.pipeline.read_prior import read_tree
 from attributary.pipeline.table_form import recognise
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
@@ -112,7 +110,7 @@ def _json_report(data: bytes, path: str) -> None:
 
 
 def _avro_reports(data: bytes, path: str) -> None:
-    for _ in report_files.reports_of(path):
+    for _ in batch.reports_of(path):
         pass
 
 
@@ -135,11 +133,10 @@ def _filters(data: bytes, path: str) -> None:
         return
     if not isinstance(value, dict):
         return
-    found = Findings()
-    said = filter_data(Json(value.get("filter_data"), (), found))
-    pair = filter_pair(Fields(Json(value, (), found)))
-    if said is not None and pair is not None:
-        matches(said, 5.0, pair)
+    said = parse.source(json.dumps({"destination": SHOP, "filter_data": value.pop("filter_data", {})})).value
+    asked = parse.trigger(json.dumps(value)).value
+    if said is not None and asked is not None:
+        matches(said.filter_data, 5.0, asked.filters)
 
 
 def _impression_header(data: bytes, path: str) -> None:
@@ -206,7 +203,7 @@ def _ready() -> Registrations:
 def _reports(secret: bool) -> tuple[list[aggregatable_report.Report], Any, Any]:
     """Good reports, a domain, and the sums of the reports over it."""
     path, domain = _good("encrypted.avro" if secret else "clear.avro"), avro.read_domain(_good("domain.avro"))
-    reports = [aggregatable_report.Report(info, data) for _, _, info, data, *_ in report_files.reports_of(path)]
+    reports = [aggregatable_report.Report(info, data) for _, _, info, data, *_ in batch.reports_of(path)]
     return reports, domain, _sums(path, domain, secret).total
 
 

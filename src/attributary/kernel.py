@@ -10,7 +10,7 @@ from typing import Any
 
 Function = Callable[..., Any]
 LIMIT: ContextVar[int | None] = ContextVar("threads", default=None)
-LOADING = 3_000_000  # nodes that NumPy passes through while numba loads,
+LOADING = 10_000_000  # nodes that NumPy passes through while numba loads,
 LOADED = 300_000  # and while a kernel does
 IN_PYTHON = 30  # a node in plain Python takes as long as so many in NumPy
 _passed = [0]  # up to now, without kernels

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import attributary
 from attributary.api.ara.service import aggregation, summary_report
 from attributary.api.ara.service.summary_report import Index, distinct, grouped, measured, read_summary
-from attributary.api.ara.wire import avro, report_files
+from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.shared_info import shared_id
 from attributary.errors import InputError
@@ -139,7 +139,7 @@ def test_every_key_of_the_domain_gets_the_noise_of_the_library(path: Path) -> No
 
 
 def test_keys_outside_the_domain_are_summed_over_many_parts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_files, "SHARE", 3)
+    monkeypatch.setattr(aggregation.batch, "SHARE", 3)
     monkeypatch.setattr(avro, "REPORTS_IN_BLOCK", 2)
     avro.write_reports(str(path), batch([[(1, 1), (i % 7 + 2, i)] for i in range(40)]))
     sums = aggregation.add_up([str(path)], halves([1]), outside=True)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from attributary.api.ara.service import aggregation
-from attributary.api.ara.wire import avro, avro_blocks, payload, report_files
+from attributary.api.ara.service import batch as batches
+from attributary.api.ara.wire import avro, avro_blocks, payload
 from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.avro_blocks import BYTES, LONG, record_fields
 from attributary.api.ara.wire.payload import Contribution
@@ -322,7 +323,7 @@ def test_shares_hold_what_their_blocks_unpack_into(folder: Path) -> None:
     path, data = folder / "large.avro", bytes([128, 128, 128, 8]) + bytes(2**23) + b"\0\0"  # a report of 8 mebibytes
     part = a_file(packed(data, "zstandard"), 1, codec="zstandard")
     path.write_bytes(part + part[len(a_file(b"", 0, codec="zstandard")) - 18 :] * 19)
-    assert [share.size for share in report_files.shares([str(path)])] == [4] * 5
+    assert [share.size for share in batches.shares([str(path)])] == [4] * 5
 
 
 @pytest.mark.parametrize("name", HARMFUL)

@@ -19,8 +19,8 @@ from attributary.api.ara.keys.key_layout import (
 )
 from attributary.api.ara.service.summary_report import Index
 from attributary.errors import InputError
-from attributary.logs.log_columns import MISSING
-from attributary.pipeline.read_tree import queried_tree
+from attributary.logs.labels import MISSING
+from attributary.pipeline.read_prior import queried_tree
 from attributary.plan import Plan, make_plan
 from attributary.plan.plan import Bits
 from attributary.spec import Spec

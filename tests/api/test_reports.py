@@ -20,10 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attributary.api.ara.service import batch as batches
-from attributary.api.ara.service import report_ids
-from attributary.api.ara.service.batch import FAULTS_KEPT, Rules, parts
-from attributary.api.ara.service.report_ids import ReportIds
-from attributary.api.ara.wire import avro, encryption, payload, report_files
+from attributary.api.ara.service.batch import FAULTS_KEPT, ReportIds, Rules, parts
+from attributary.api.ara.wire import avro, encryption, payload
 from attributary.api.ara.wire.aggregatable_report import Report, build, from_json, to_json
 from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.payload import Contribution
@@ -350,17 +348,17 @@ json_values = st.recursive(
 def test_the_items_of_a_list_are_those_that_json_reads(
     monkeypatch: pytest.MonkeyPatch, items: list[Any], chunk: int, indent: int | None, ascii_only: bool
 ) -> None:
-    monkeypatch.setattr(report_files, "CHUNK", chunk)
+    monkeypatch.setattr(batches, "CHUNK", chunk)
     text = json.dumps(items, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    found = list(report_files._items(io.BytesIO(b"\n " + text + b" \n"), "r.json"))
+    found = list(batches._items(io.BytesIO(b"\n " + text + b" \n"), "r.json"))
     read = [item if isinstance(item, dict) else json.loads(item.encode("utf-8", "surrogateescape")) for item in found]
     assert read == json.loads(text)
 
 
 @pytest.mark.parametrize("chunk", [5, 64, 10**6])
 def test_one_bad_item_of_a_list_costs_itself_alone(tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_files, "CHUNK", chunk)
-    monkeypatch.setattr(report_files, "MOST_REPORT", 5000)
+    monkeypatch.setattr(batches, "CHUNK", chunk)
+    monkeypatch.setattr(batches, "MOST_REPORT", 5000)
     good = [to_json(one) for one in batch([[(1, 10 + i)] for i in range(3)])]
     long = '{"a": "' + "x\\\\" * 4000 + '\\""}'
     bad = [
@@ -389,7 +387,7 @@ def test_one_bad_item_of_a_list_costs_itself_alone(tmp_path: Path, chunk: int, m
 
 def test_a_long_text_is_looked_through_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part that is read has a text searched for its end from its beginning: as many as it has bits, not bytes."""
-    monkeypatch.setattr(report_files, "CHUNK", 16)
+    monkeypatch.setattr(batches, "CHUNK", 16)
     reads: list[int] = []
 
     class File(io.BytesIO):
@@ -398,7 +396,7 @@ def test_a_long_text_is_looked_through_few_times(monkeypatch: pytest.MonkeyPatch
             return super().read(size)
 
     text = json.dumps(["x" * 2**16, 1]).encode()
-    assert [len(str(item)) for item in report_files._items(File(text), "r.json")] == [2**16 + 2, 2]
+    assert [len(str(item)) for item in batches._items(File(text), "r.json")] == [2**16 + 2, 2]
     assert len(reads) < 20
 
 
@@ -418,7 +416,7 @@ def test_a_long_list_takes_little_memory(tmp_path: Path) -> None:
     assert path.stat().st_size > 2**24
     tracemalloc.start()
     try:
-        assert sum(1 for _ in report_files.reports_of(str(path))) == 5000
+        assert sum(1 for _ in batches.reports_of(str(path))) == 5000
         assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:
         tracemalloc.stop()
@@ -426,7 +424,7 @@ def test_a_long_list_takes_little_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl", "r"])
 def test_a_bad_first_line_costs_itself_alone(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_files, "MOST_REPORT", 5000)
+    monkeypatch.setattr(batches, "MOST_REPORT", 5000)
     lines = [to_json(one) for one in batch([[(1, 10 + i)] for i in range(2)])]
     for bad in (lines[0][:-5], "{", "{" + "x" * 20_000, *(["nonsense", "[1, 2"] if name == "r.jsonl" else [])):
         (tmp_path / name).write_text("\n".join([bad, "", *lines]))
@@ -572,7 +570,7 @@ def test_a_folder_without_reports_is_refused(tmp_path: Path) -> None:
 def test_report_ids_are_told_apart_and_kept_in_order(numbers: list[list[int | None]], few: int) -> None:
     """As a set of texts would; some ids begin or end with zeros."""
     seen, known = ReportIds(), set[str]()
-    with patch.object(report_ids, "FEW", few):
+    with patch.object(batches, "FEW", few):
         for some in numbers:
             ids = [None if i is None else str(UUID(int=i << (8 * (i % 16)))) for i in some]
             new = [one is not None and one not in {*known, *ids[:i]} for i, one in enumerate(ids)]

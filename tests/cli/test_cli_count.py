@@ -16,7 +16,7 @@ from attributary.cli import printing
 from attributary.cli.print_results import print_counts
 from attributary.logs import count
 from attributary.logs.counts import Counts
-from attributary.logs.log_columns import OutsideDomain
+from attributary.logs.labels import OutsideDomain
 from attributary.spec import Spec
 from attributary.tables import read_table
 from attributary.tables.table_columns import TRUE_COUNTS

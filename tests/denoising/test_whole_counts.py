@@ -10,7 +10,7 @@ from attributary.denoising import threads
 from attributary.denoising.whole import whole
 from support.effort import examples
 from support.forests import Case, cases, grown, parents
-from support.runners import RUNNERS, running
+from support.runners import WITH_NUMPY, running
 
 
 def rounded(runner: str, parent: list[int], count: np.ndarray, floor: int | None = None) -> np.ndarray:
@@ -29,7 +29,7 @@ def added_up(parent: list[int], leaves: np.ndarray) -> np.ndarray:
     return count
 
 
-@RUNNERS
+@WITH_NUMPY
 @pytest.mark.parametrize("method", [None, "top-down", "joint"])
 @settings(max_examples=examples(80), deadline=None)
 @given(case=cases(most=25, spread=2.0))
@@ -45,7 +45,7 @@ def test_sums_hold_and_each_count_is_rounded_down_or_up(runner: str, method: str
     assert method is None or (count >= 0).all()
 
 
-@RUNNERS
+@WITH_NUMPY
 @settings(max_examples=examples(80), deadline=None)
 @given(parent=parents(25), seed=st.integers(0, 1000))
 def test_what_is_whole_stays_even_where_rounding_blurred_it(runner: str, parent: list[int], seed: int) -> None:
@@ -59,7 +59,7 @@ def test_what_is_whole_stays_even_where_rounding_blurred_it(runner: str, parent:
     assert (rounded(runner, parent, blurred, 0) == positive).all()
 
 
-@RUNNERS
+@WITH_NUMPY
 @settings(max_examples=examples(80), deadline=None)
 @given(parent=parents(25), tenths=st.lists(st.integers(0, 30), min_size=25, max_size=25))
 def test_no_sibling_with_a_larger_remainder_is_passed_over(runner: str, parent: list[int], tenths: list[int]) -> None:
@@ -72,7 +72,7 @@ def test_no_sibling_with_a_larger_remainder_is_passed_over(runner: str, parent: 
                 assert rest[a] < rest[b] or (rest[a] == rest[b] and a > b)
 
 
-@RUNNERS
+@WITH_NUMPY
 def test_ties_go_to_the_earlier_sibling_even_where_rounding_parts_them(runner: str) -> None:
     third = 1 / 3
     assert rounded(runner, [-1, 0, 0, 0], [1, third, third, third]).tolist() == [1, 1, 0, 0]
@@ -81,13 +81,13 @@ def test_ties_go_to_the_earlier_sibling_even_where_rounding_parts_them(runner: s
     assert rounded(runner, [-1, 0, 0], [-1, -0.5, -0.5]).tolist() == [-1, 0, -1]
 
 
-@RUNNERS
+@WITH_NUMPY
 def test_roots_are_rounded_to_the_nearest_and_half_to_even(runner: str) -> None:
     real = [0.5, 1.5, 2.5, -0.5, -1.5, 2.6, -2.6]
     assert rounded(runner, [-1] * 7, real).tolist() == [0, 2, 2, 0, -2, 3, -3]
 
 
-@RUNNERS
+@WITH_NUMPY
 def test_sums_that_are_off_by_rounding_are_mended(runner: str) -> None:
     assert rounded(runner, [-1, 0, 0], [2.4, 1, 2]).tolist() == [2, 0, 2]  # one too few for what is whole
     assert rounded(runner, [-1, 0, 0], [2.4, 1.25, 2.25]).tolist() == [2, 0, 2]
@@ -97,7 +97,7 @@ def test_sums_that_are_off_by_rounding_are_mended(runner: str) -> None:
     assert rounded(runner, [-1, 0, 0], [0, -1e-17, 1e-17], 0).tolist() == [0, 0, 0]
 
 
-@RUNNERS
+@WITH_NUMPY
 @pytest.mark.parametrize("share", [0.0, 0.25, 1 / 3, 0.999])
 def test_large_families(runner: str, share: float) -> None:
     n = 30_000
@@ -114,8 +114,9 @@ def test_runners_agree_on_large_trees_and_threads_change_nothing(monkeypatch: py
     tree = grown(120_000, 1)
     count = denoise(tree, np.random.default_rng(1).normal(2, 3, len(tree)), 1.0).count
     fast = whole(tree, count)
-    with running("plain"):
-        assert (whole(tree, count) == fast).all()
+    for runner in ("plain", "numpy"):
+        with running(runner):
+            assert (whole(tree, count) == fast).all()
     monkeypatch.setattr(threads, "THREADED", 100)
     assert (whole(tree, count) == fast).all()
 

@@ -15,7 +15,7 @@ from attributary.evaluate.user_cases import with_process
 from attributary.generated import ForestProcess
 from attributary.logs.log_files import is_generated
 from attributary.paper import generate
-from attributary.paper.forest import FANS, forest
+from attributary.paper.generate import FANS, forest
 from attributary.prior import from_counts
 from attributary.spec import Spec
 from attributary.tables import read_table

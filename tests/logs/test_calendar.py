@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from attributary.errors import InputError
-from attributary.logs.calendar import day_of, offsets, on_clocks, place_sql
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.engine import Engine
+from attributary.logs.log_columns import day_of, offsets, on_clocks, place_sql
+from attributary.logs.log_files import Engine
 from attributary.logs.spark import Spark
 from attributary.pipeline.run import run
 from attributary.spec import Attribute, Spec

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attributary.logs import log_columns as module
-from attributary.logs.log_columns import label_codes, number_rows
+from attributary.logs import labels as module
+from attributary.logs.labels import label_codes, number_rows
 from attributary.spec import Spec
 
 CELLS = st.one_of(st.integers(-3, 3), st.integers(-(2**60), 2**60))

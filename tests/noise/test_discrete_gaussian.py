@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare
 
 from attributary.errors import InputError
-from attributary.noise import discrete_gaussian
-from attributary.noise.discrete_gaussian import (
+from attributary.noise import gaussian
+from attributary.noise.discrete_laplace import digits_of_exp, drawn_for_each
+from attributary.noise.gaussian import (
     dgauss_variance,
     sample_dgauss,
     sigma2_terms,
 )
-from attributary.noise.discrete_laplace import digits_of_exp, drawn_for_each
 from support.effort import first_of
 
 MILLION = 10**6
@@ -95,13 +95,13 @@ def test_each_scale_has_its_own_noise() -> None:
 @given(st.one_of(st.floats(1e-8, 1e15), st.fractions(Fraction(1, 999), 999, max_denominator=999)), st.data())
 def test_acceptance_is_exact_to_the_last_digit(sigma2: Any, data: Any) -> None:
     p, q = sigma2_terms(sigma2)
-    t = discrete_gaussian.isqrt(p // q) + 1
+    t = gaussian.isqrt(p // q) + 1
     y = data.draw(st.integers(0, min(12 * t, int(9 * float(sigma2) ** 0.5))))
     n, d = (y * t * q - p) ** 2, 2 * p * q * t * t
     digits = digits_of_exp(n, d, 16) if n else 2**16
     for word in {digits - 1, digits, digits + 1, 0, 2**16 - 1} & set(range(2**16)):
         for more in (0, 2**64 - 1):  # the digits that follow: the least and the largest number with these 16
-            found = discrete_gaussian._accept(
+            found = gaussian._accept(
                 np.array([-y]), np.array([word], np.uint16), p, q, t, lambda n, more=more: more.to_bytes(n, "little")
             )
             assert found[0] == (word * 2**64 + more < (digits_of_exp(n, d, 80) if n else 2**80))
@@ -113,7 +113,7 @@ def test_what_is_drawn_is_never_less_noise(sigma2: float) -> None:
     assert Fraction(sigma2) <= Fraction(p, q) <= Fraction(sigma2) * (1 + Fraction(1, 2**20))
     assert 2**53 <= max(p, q) <= 2**54
     small = Fraction(sigma2).limit_denominator(1000)
-    if small >= discrete_gaussian.LEAST:
+    if small >= gaussian.LEAST:
         assert Fraction(*sigma2_terms(small)) == small
 
 
@@ -142,4 +142,4 @@ def test_entropy_must_be_entropy() -> None:
 
 def test_what_is_next_to_impossible_is_refused_without_working_out_its_chance() -> None:
     p, q = sigma2_terms(1e-8)  # a candidate of 5 has a chance of exp(-10⁹)
-    assert not discrete_gaussian._accept(np.array([5]), np.zeros(1, np.uint16), p, q, 1, lambda n: b"\1" * n)[0]
+    assert not gaussian._accept(np.array([5]), np.zeros(1, np.uint16), p, q, 1, lambda n: b"\1" * n)[0]

@@ -23,7 +23,7 @@ from attributary.logs.log_files import Files
 from attributary.logs.spark import Spark
 from attributary.pipeline import spark_nodes
 from attributary.pipeline.denoise_summary import denoise_summary
-from attributary.pipeline.read_tree import read_queried, read_tree
+from attributary.pipeline.read_prior import read_queried, read_tree
 from attributary.pipeline.run import run
 from attributary.pipeline.spark_nodes import denoise_summary_spark, keys_spark, save_frame
 from attributary.spec import Spec

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attributary import Plan, make_plan
-from attributary.api.ara.terms import ARA
+from attributary.api.ara import ARA
 from attributary.explore import plan_tab
 from attributary.facts.privacy import facts, plan_headline
 from attributary.noise import MODELS

@@ -14,7 +14,7 @@ from attributary.errors import InputError
 from attributary.estimates import Estimates
 from attributary.estimators import Estimator
 from attributary.pipeline.denoise_table import denoise_table
-from attributary.prior.history import DISCOUNTS, USUAL, best_discount
+from attributary.prior.earlier import DISCOUNTS, USUAL, best_discount
 from attributary.tables import write_table
 from attributary.types import Floats
 from support.effort import examples

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from attributary.spec import Spec
     from attributary.tree import Tree
 
-BUILT_IN = {  # what registers the terms, and the API; imported when needed
-    "ara": ("ara.terms", "ara.adapter"),
-    "bigquery": ("bigquery.terms", "bigquery.queries"),
-    "w3c": ("w3c.terms", "w3c.page_calls"),
-}
+# Folders whose import registers terms, and the modules in them that register the API; imported when needed.
+BUILT_IN = {"ara": "ara.adapter", "bigquery": "bigquery.queries", "w3c": "w3c.page_calls"}
 APIS: dict[str, "AttributionApi"] = {}
 
 
@@ -38,8 +35,8 @@ def register(api: "AttributionApi") -> None:
 
 def load_terms(kind: str) -> None:
     """Registers the terms of a built-in API; of all of them, where there is none of that name."""
-    for terms, _ in [BUILT_IN[kind]] if kind in BUILT_IN else BUILT_IN.values():
-        import_module(f"{__name__}.{terms}")
+    for folder in [kind] if kind in BUILT_IN else BUILT_IN:
+        import_module(f"{__name__}.{folder}")
 
 
 def api_of(spec: "Spec") -> "AttributionApi":
@@ -48,7 +45,7 @@ def api_of(spec: "Spec") -> "AttributionApi":
 
 def api_of_kind(kind: str) -> "AttributionApi":
     if kind not in APIS:
-        import_module(f"{__name__}.{BUILT_IN[kind][1]}")
+        import_module(f"{__name__}.{BUILT_IN[kind]}")
     return APIS[kind]
 
 

@@ -8,7 +8,7 @@ from math import isnan
 from typing import Any
 
 from attributary.errors import InputError, brief
-from attributary.logs.log_columns import MISSING, OTHER, missing_cells
+from attributary.logs.labels import MISSING, OTHER, missing_cells
 from attributary.spec import Attribute, Logs, Spec
 from attributary.spec.attribute import span
 from attributary.spec.measure import MICRO

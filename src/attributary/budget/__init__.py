@@ -9,10 +9,8 @@ the names that users give.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from attributary.budget.equal import equal, leaves
-from attributary.budget.greedy import greedy
-from attributary.budget.optimal import optimal
-from attributary.budget.per_node import per_node
+from attributary.budget.greedy import equal, greedy, leaves
+from attributary.budget.optimal import optimal, per_node
 from attributary.budget.split import Expected, Split, expected
 
 __all__ = [

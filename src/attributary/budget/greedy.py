@@ -1,11 +1,13 @@
-"""Greedy (Algorithm 3): the budget in small units, each given to the level where it lowers the tree error most."""
+"""Equal, leaves and greedy: splits by level that need no search.
+
+Greedy (Algorithm 3) gives the budget in small units, each to the level where it lowers the tree error most.
+"""
 
 from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.budget.equal import equally
 from attributary.budget.problem import BudgetProblem, Options
 from attributary.budget.split import LevelBudgets, Split
 from attributary.tree import Tree
@@ -13,6 +15,20 @@ from attributary.types import Floats
 
 GAMMA = 1e-5  # of the budget, for all levels together to begin with: denoising needs some of each
 TIE = 1e-12
+
+
+def equal(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
+    """ε/(d+1) for each level that a root has, as one would without a prior; with fixed levels, the rest is divided."""
+    problem = BudgetProblem.of(tree, prior_count, epsilon, tau, **options)
+    rows = LevelBudgets.of(problem)
+    return rows.split(problem, rows.equally(rows.open))
+
+
+def leaves(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
+    """ε for each root's last level; with fixed levels, the rest goes to the last free one."""
+    problem = BudgetProblem.of(tree, prior_count, epsilon, tau, **options)
+    rows = LevelBudgets.of(problem)
+    return rows.split(problem, rows.equally(rows.lowest))
 
 
 def greedy(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
@@ -45,7 +61,7 @@ def greedily(rows: LevelBudgets, phases: int) -> Floats:
 
 def _phases(rows: LevelBudgets, phases: int) -> Floats:
     """The splits at the beginning and after each phase."""
-    budget = GAMMA * equally(rows, rows.open)
+    budget = GAMMA * rows.equally(rows.open)
     unit = (1 - GAMMA) * rows.free / phases
     levels, width = rows.open.shape
     one_more = unit * np.eye(levels)[:, :, None] * rows.open  # candidate i: a unit more for level i

@@ -1,4 +1,4 @@
-"""Optimal: the split by level with the least error; for estimates that use a prior, hedged."""
+"""Optimal: the split by level with the least error; for estimates that use a prior, hedged. Per node: one by node."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,13 +8,13 @@ from typing import Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.budget.equal import equally, lowest
+from attributary.budget.classes import Classes
 from attributary.budget.greedy import greedily
-from attributary.budget.problem import BudgetProblem, Learned, Options, expectations
-from attributary.budget.split import LevelBudgets, Split
+from attributary.budget.problem import BudgetProblem, Learned, Objective, Options, expectations
+from attributary.budget.split import LevelBudgets, Split, class_rows
 from attributary.budget.tree_error import Paths, best, improve, prune
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Floats, Ints
 
 STARTS = 63  # sets of levels to start from: all of up to 6 levels, of more levels the small sets
 SIEVE = 3  # rounds that all starts take
@@ -59,13 +59,13 @@ def best_by_level(problem: BudgetProblem, rows: LevelBudgets) -> Floats:
         return optimally(rows, problem.phases)
     one = LevelBudgets.of(replace(problem, by_root=False))
     row = one.table(optimally(one, problem.phases)[None])[0]
-    same = np.where(rows.open, row, 0.0) + lowest(rows) * np.where(rows.open, 0.0, row).sum(axis=0)
+    same = np.where(rows.open, row, 0.0) + rows.lowest * np.where(rows.open, 0.0, row).sum(axis=0)
     return optimally(rows, problem.phases, rows.pack(same[None]))
 
 
 def optimally(rows: LevelBudgets, phases: int, more: Floats | None = None) -> Floats:
     """The same, never worse than `more` splits to begin with."""
-    baselines = np.array([equally(rows, rows.open), equally(rows, lowest(rows)), greedily(rows, phases)])
+    baselines = np.array([rows.equally(rows.open), rows.equally(rows.lowest), greedily(rows, phases)])
     baselines = baselines if more is None else np.concatenate([baselines, more])
     starts = np.concatenate([baselines, _with_total(rows, phases) if rows.total else _level_sets(rows)])
     budget, error = improve(rows.paths, rows.gains, starts, SIEVE)
@@ -83,7 +83,7 @@ def _level_sets(rows: LevelBudgets) -> Floats:
     for levels in islice(sets, STARTS):
         chosen = np.zeros_like(rows.open)
         chosen[list(levels)] = rows.open[list(levels)]
-        splits.append(equally(rows, np.where(chosen.any(axis=0), chosen, lowest(rows))))
+        splits.append(rows.equally(np.where(chosen.any(axis=0), chosen, rows.lowest)))
     return np.array(splits).reshape(len(splits), rows.paths.open.size)
 
 
@@ -117,9 +117,7 @@ class Hedged:
     @classmethod
     def of(cls, problem: BudgetProblem, rows: LevelBudgets, plain: Floats, share: Floats, spread: Floats) -> Self:
         objective = Learned.of(problem, share, spread)
-        forest = objective.forest
-        row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
-        with_it = LevelBudgets(objective, rows.fixed, rows.open, row, rows.free, rows.total)
+        with_it = replace(rows, objective=objective, row=class_rows(problem, objective.forest))
         by, doubt = (each.errors(plain[None])[0] for each in (with_it, rows))
         return cls(with_it, rows, _inverse(by), DOUBT * _inverse(doubt))
 
@@ -189,9 +187,95 @@ def _starts(rows: LevelBudgets, plain: Floats) -> Floats:
     for i in range(len(rows.open)):
         only = np.zeros_like(rows.open)
         only[i] = rows.open[i]
-        ways.append(np.where(only.any(axis=0), only, lowest(rows)))
-    return np.array([plain, *(0.5 * plain + 0.5 * equally(rows, way) for way in ways)])
+        ways.append(np.where(only.any(axis=0), only, rows.lowest))
+    return np.array([plain, *(0.5 * plain + 0.5 * rows.equally(way) for way in ways)])
 
 
 def _inverse(error: Floats) -> Floats:
     return np.divide(1.0, error, out=np.zeros_like(error), where=error > 0)
+
+
+# Per node: a budget for each node, such that no path from a root to a leaf spends more than ε. Leaves of one parent
+# have the same budget, since each gets all that is left on its path.
+
+
+@dataclass(frozen=True, eq=False)
+class NodeBudgets:
+    """The free budgets of all nodes: arrays are (splits, classes), with a class for each node above the leaves."""
+
+    problem: BudgetProblem
+    objective: Objective
+    row: Ints  # of each class, in a split by level
+
+    @classmethod
+    def of(cls, problem: BudgetProblem) -> Self:
+        objective = problem.objective(by_node=True)
+        return cls(problem, objective, _row(problem, objective.forest))
+
+    def errors(self, budget: Floats) -> Floats:
+        return self.objective.errors(budget + self._fixed)
+
+    def gains(self, budget: Floats) -> tuple[Floats, Floats]:
+        """The errors, and what a little more of each budget takes off them."""
+        return self.objective.gains(budget + self._fixed)
+
+    def of_rows(self, rows: LevelBudgets, budget: Floats) -> Floats:
+        """The same split, by node."""
+        forest, table = self.objective.forest, rows.table(budget)
+        leaf = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
+        return np.where(forest.leaf, leaf[:, forest.level, self.row], table[:, forest.level, self.row])
+
+    @cached_property
+    def paths(self) -> Paths:
+        forest, free = self.objective.forest, np.isnan(self.problem.levels)
+        free_below = np.cumsum(free[::-1])[::-1] > 0
+        which = np.zeros(len(forest), np.int64) if self.objective.joint else forest.under(0)
+        budget = max(0.0, self.problem.epsilon - float(np.nansum(self.problem.levels)))
+        open_ = np.where(forest.leaf, free_below[forest.level], free[forest.level])
+        return Paths(forest.links, forest.leaf, open_, which, budget, self.problem.model.exponent)
+
+    @cached_property
+    def _fixed(self) -> Floats:
+        """The fixed budget of each class: that of its level and, for a leaf, also of the levels below."""
+        forest, fixed = self.objective.forest, np.nan_to_num(self.problem.levels)
+        return np.where(forest.leaf, np.cumsum(fixed[::-1])[::-1][forest.level], fixed[forest.level])
+
+    def split(self, budget: Floats) -> Split:
+        problem, tree = self.problem, self.problem.tree
+        epsilon = self.objective.forest.spread(tree, budget + self._fixed)
+        total = float(epsilon[0]) if problem.total else None
+        return Split(tree, tree.from_level_order(epsilon), problem.epsilon, problem.noise, problem.l1, total)
+
+
+def _row(problem: BudgetProblem, forest: Classes) -> Ints:
+    """The row of each class. Leaves directly below a total are one class, which has the row of any of them."""
+    if problem.pooled:
+        return np.zeros(len(forest), np.int64)
+    if not problem.total:
+        return forest.under(0)
+    row = np.zeros(int(forest.offsets[2]), np.int64)
+    if forest.depth > 2:
+        row[1 + forest.of_node[1]] = np.arange(len(forest.of_node[1]))
+    of_class: Ints = row[forest.under(1) + 1]
+    return of_class
+
+
+NODE_ROUNDS = 20
+TOWARDS_EQUAL = (0.0, 0.5)  # starts: the best split by level, and, as a 0 stays 0, half way to the equal one
+
+
+def per_node(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
+    """A small E over all ε_v ≥ 0 whose every root-to-leaf path sums to ε; never worse than `optimal`, for any root.
+
+    ε_v = f_v · (what is left on its path); leaves get all that is left.
+    """
+    problem = BudgetProblem.of(tree, prior_count, epsilon, tau, **options)
+    if not problem.by_root:
+        raise ValueError("per_node gives each node a budget of its own; got by_root=False: take optimal for that")
+    rows = LevelBudgets.of(replace(problem, by_root=not problem.pooled))
+    nodes = NodeBudgets.of(problem)
+    by_level, even = best_by_level(problem, rows), rows.equally(rows.open)
+    starts = nodes.of_rows(rows, np.array([(1 - t) * by_level + t * even for t in TOWARDS_EQUAL]))
+    budget, error = improve(nodes.paths, nodes.gains, starts, NODE_ROUNDS)
+    candidates = np.concatenate([prune(nodes.paths, nodes.errors, budget, error), starts[:1]])
+    return nodes.split(best(nodes.paths, candidates, nodes.errors(candidates)))

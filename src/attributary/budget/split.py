@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary import rmsre
-from attributary.budget.classes import Link
+from attributary.budget.classes import Classes, Link
 from attributary.budget.problem import BudgetProblem, Learned, Objective, expectations
 from attributary.budget.tree_error import ENDLESS, Paths
 from attributary.denoising.passes import engine
@@ -41,7 +41,8 @@ class Split:
             raise ValueError(
                 f"a split is of shape {shapes[1]}, by level, or {shapes[0]}, by node; got {self.epsilon.shape}"
             )
-        spent = max(float(self._path().max()), 0.0)
+        path = self.tree.sum_down(self.epsilon) if self.by_node else self._rows().sum(axis=1)
+        spent = max(float(path.max()), 0.0)
         if not (self.epsilon >= 0).all() or not spent <= self.budget * (1 + 1e-9):
             raise ValueError(
                 f"budgets are 0 or more, and no path spends more than {self.budget}; got {self.epsilon.min()} as the "
@@ -68,35 +69,8 @@ class Split:
             return self.epsilon
         return np.column_stack([np.full(len(self.epsilon), self.total), self.epsilon])
 
-    def _path(self) -> Floats:
-        """What is spent down to each node, or by each row."""
-        if not self.by_node:
-            spent: Floats = self._rows().sum(axis=1)
-            return spent
-        return self.tree.sum_down(self.epsilon)
 
-
-class Expected(NamedTuple):
-    """Variances to expect and what they mean as RMSRE_τ."""
-
-    variance: Floats  # of each node's estimate, in the tree's order
-    levels: Floats  # RMSRE_τ of each level, all roots pooled
-    tree: float  # RMSRE_τ of the tree, all roots pooled
-    roots: Floats  # RMSRE_τ of each root's own tree, in level order
-    nodes: Floats  # RMSRE_τ of each node
-
-    @classmethod
-    def of(
-        cls,
-        tree: Tree,
-        count: Floats,
-        variance: Floats,
-        tau: float,
-        weights: ArrayLike | None = None,
-        metric: rmsre.Metric = rmsre.weights,
-    ) -> Self:
-        """What variances, or squared errors, of estimates mean."""
-        return cls(variance, *rmsre.errors(tree, count, variance, tau, weights=weights, metric=metric))
+Expected = rmsre.Errors  # variances to expect and what they mean as RMSRE_τ
 
 
 def expected(
@@ -154,11 +128,10 @@ class LevelBudgets:
     @classmethod
     def of(cls, problem: BudgetProblem) -> Self:
         objective = problem.objective()
-        forest = objective.forest
-        row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
+        row = class_rows(problem, objective.forest)
         fixed = np.nan_to_num(problem.levels)
         free = max(0.0, problem.epsilon - float(fixed.sum()))
-        open_ = _open(np.isnan(problem.levels), forest.level, row)
+        open_ = _open(np.isnan(problem.levels), objective.forest.level, row)
         rows = cls(objective, fixed, open_, row, free, problem.total and problem.by_root)
         rows._refuse(problem)
         return rows
@@ -173,12 +146,12 @@ class LevelBudgets:
     def pack(self, table: Values) -> Values:
         """(splits, levels, rows) as one line for each split, with a common total once."""
         flat = table.reshape(len(table), -1)
-        return np.concatenate([flat[:, :1], flat[:, self._rows :]], axis=1) if self.total else flat
+        return np.concatenate([flat[:, :1], flat[:, self.open.shape[1] :]], axis=1) if self.total else flat
 
     def table(self, budget: Floats) -> Floats:
         """(splits, levels, rows) of free budgets."""
         if self.total:
-            budget = np.concatenate([np.repeat(budget[:, :1], self._rows, axis=1), budget[:, 1:]], axis=1)
+            budget = np.concatenate([np.repeat(budget[:, :1], self.open.shape[1], axis=1), budget[:, 1:]], axis=1)
         return budget.reshape(len(budget), *self.open.shape)
 
     def errors(self, budget: Floats) -> Floats:
@@ -201,6 +174,20 @@ class LevelBudgets:
         )
         places = self._places(np.concatenate(gains).reshape(-1, len(self.row)))
         return np.concatenate(errors), places.reshape(len(budget), len(weights), -1)
+
+    def equally(self, among: NDArray[np.bool_]) -> Floats:
+        """The free budget of each row divided equally among some of its levels (levels, rows), a total included."""
+        if self.total:
+            top = among[0, 0] / max(1, among.any(axis=1).sum())
+            return np.concatenate([[top * self.free], self.heads.equally(among[1:]) * (1 - top)])
+        packed: Floats = self.pack((self.free * among / np.maximum(1, among.sum(axis=0)))[None])[0]
+        return packed
+
+    @property
+    def lowest(self) -> NDArray[np.bool_]:
+        """The last open level of each row."""
+        last: NDArray[np.bool_] = self.open & (np.cumsum(self.open[::-1], axis=0)[::-1] == 1)
+        return last
 
     @property
     def _plain(self) -> Objective:
@@ -257,10 +244,6 @@ class LevelBudgets:
                 "give it some, or no weight"
             )
 
-    @property
-    def _rows(self) -> int:
-        return int(self.open.shape[1])
-
     @cached_property
     def _slot(self) -> Ints:
         """Where the budget of each class stands: in its level or, for a leaf, in the sums from its level down."""
@@ -273,6 +256,11 @@ class LevelBudgets:
         leaf = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
         spread: Floats = np.concatenate([table, leaf], axis=1).reshape(len(table), -1)[:, self._slot]
         return spread
+
+
+def class_rows(problem: BudgetProblem, forest: Classes) -> Ints:
+    """The row of each class in a split by level."""
+    return np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
 
 
 def _open(free: NDArray[np.bool_], level: Ints, row: Ints) -> NDArray[np.bool_]:

@@ -204,7 +204,7 @@ def _names(table: Arrow, levels: str | None) -> list[str] | None:
 def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record) -> Any:
     """Summary reports denoised by the plans in files, each on the tree that it was queried by."""
     from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
-    from attributary.pipeline.read_tree import read_queried
+    from attributary.pipeline.read_prior import read_queried
     from attributary.plan import JointPlan, Plan, load_plan
 
     batches: dict[tuple[str, str], list[str]] = {}  # files by plan and tree

@@ -80,7 +80,7 @@ def keys(
     from attributary import api
     from attributary.estimates import noted
     from attributary.pipeline.breakdowns import in_one_table
-    from attributary.pipeline.read_tree import COVERS, read_tree
+    from attributary.pipeline.read_prior import COVERS, read_tree
     from attributary.plan import load_plan
     from attributary.tables import write_table
 

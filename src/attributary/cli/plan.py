@@ -96,7 +96,7 @@ def plan(
     from attributary.cli.print_results import print_methods, print_plan, print_what_if
     from attributary.facts.plan import Earlier
     from attributary.pipeline.read_changes import read_changes
-    from attributary.pipeline.read_tree import read_tree_and_prior
+    from attributary.pipeline.read_prior import read_tree_and_prior
     from attributary.plan import Plan, make_plan
     from attributary.plan import file as plan_file
     from attributary.plan import what_if as variants

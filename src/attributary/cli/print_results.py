@@ -22,7 +22,7 @@ from attributary.types import Record
 
 if TYPE_CHECKING:
     from attributary.logs.counts import Counts, ValueTotals
-    from attributary.logs.log_columns import OutsideDomain
+    from attributary.logs.labels import OutsideDomain
     from attributary.spec import Spec
 
 LISTED = 5  # suspects

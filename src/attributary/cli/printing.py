@@ -33,7 +33,7 @@ from attributary.types import Record
 from attributary.whole_files import save, written
 
 if TYPE_CHECKING:
-    from attributary.logs.engine import Report
+    from attributary.logs.log_files import Report
 
 WIDTH = 160  # of what goes to a file
 GAP = 2  # between columns

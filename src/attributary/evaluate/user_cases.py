@@ -19,8 +19,7 @@ from attributary.generated import ForestProcess
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.engine import Engine
-from attributary.logs.log_files import all_files, is_generated
+from attributary.logs.log_files import Engine, all_files, is_generated
 from attributary.noise import Entropy, model, page_of
 from attributary.pipeline.breakdowns import by_breakdown
 from attributary.pipeline.level_columns import level_columns

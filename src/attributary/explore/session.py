@@ -32,7 +32,7 @@ from attributary.file_kind import TAKES, file_kind
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
 from attributary.pipeline.denoise_table import DenoisedTable, denoise_table
-from attributary.pipeline.read_tree import read_tree_and_prior
+from attributary.pipeline.read_prior import read_tree_and_prior
 from attributary.plan import MeasurePlan, Plan, load_plan
 from attributary.prior import from_counts
 from attributary.read_estimates import by_breakdown

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.logs.calendar import day_of, on_clocks, place_sql
 from attributary.logs.counts import FATES, Counts, last_rank, leaves, reported_leaves, value_columns
 from attributary.logs.devices import SITE, DeviceRules, Devices, SiteColumns, rules_of
-from attributary.logs.engine import CastError, Engine, Report
+from attributary.logs.labels import missing_cells, refuse_no_other
 from attributary.logs.log_columns import (
     CLOCK_WORDS,
     ENDLESS,
@@ -24,19 +23,20 @@ from attributary.logs.log_columns import (
     Period,
     comma_list,
     conditions,
+    day_of,
     duration_of,
     flag,
     is_empty,
     key,
     label,
-    missing_cells,
     number,
+    on_clocks,
+    place_sql,
     refuse_no_epoch,
-    refuse_no_other,
     time_of,
     window_micros,
 )
-from attributary.logs.log_files import files
+from attributary.logs.log_files import CastError, Engine, Report, files
 from attributary.spec import Attribute, Logs, Spec
 from attributary.spec.attribute import span
 from attributary.types import Arrow

@@ -10,20 +10,8 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.logs.devices import Devices, Reported
-from attributary.logs.log_columns import (
-    LabelCodes,
-    LogTable,
-    OutsideDomain,
-    Period,
-    bucket_codes,
-    comma_list,
-    domain_places,
-    find_column,
-    label_codes,
-    number,
-    number_rows,
-    present,
-)
+from attributary.logs.labels import LabelCodes, OutsideDomain, bucket_codes, domain_places, label_codes, number_rows
+from attributary.logs.log_columns import LogTable, Period, comma_list, find_column, number, present
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AT, AUTO, BEYOND, FROM, MICRO, REPORTS

@@ -13,8 +13,7 @@ from threading import Event
 from typing import Any, Self, TypeVar
 
 from attributary.errors import InputError, TryAgain
-from attributary.logs.engine import CastError, Kind, Relation, Report
-from attributary.logs.log_files import Files, refuse_cut_gzip, refuse_cut_zstd
+from attributary.logs.log_files import CastError, Files, Kind, Relation, Report, refuse_cut_gzip, refuse_cut_zstd
 from attributary.types import Arrow, Record
 from attributary.whole_files import hold, remove_if_dead
 

@@ -15,8 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from attributary.errors import InputError, TryAgain
-from attributary.logs.engine import CastError, Kind, Relation, Report
-from attributary.logs.log_files import TABLE, Files, files
+from attributary.logs.log_files import TABLE, CastError, Files, Kind, Relation, Report, files
 from attributary.types import Arrow
 
 if TYPE_CHECKING:

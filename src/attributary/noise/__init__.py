@@ -11,14 +11,20 @@ A model of your own is a subclass of `NoiseModel`, and `noise.register` makes it
 from dataclasses import replace
 
 from attributary.errors import InputError
-from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
-from attributary.noise.discrete_gaussian import dgauss_variance, sample_dgauss
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sample_dlap, sample_each
-from attributary.noise.gaussian import Gaussian
-from attributary.noise.model import NoiseModel, OnCounts, OnSums
+from attributary.noise.gaussian import Gaussian, dgauss_variance, sample_dgauss
+from attributary.noise.model import (
+    AggregatorCounts,
+    AggregatorSums,
+    NoiseModel,
+    OnCounts,
+    OnSums,
+    RoundedLaplace,
+    TwoAggregatorCounts,
+    TwoAggregatorSums,
+)
 from attributary.noise.privacy_account import PrivacyAccount, gaussian_delta, gaussian_epsilon, gaussian_mu
 from attributary.noise.randomised_response import RandomisedResponse, StateWeights
-from attributary.noise.rounded_laplace import RoundedLaplace
 from attributary.noise.shapes import DISCRETE_LAPLACE, DLAP_TWICE, LAPLACE, LAPLACE_TWICE, NORMAL, NoiseShape
 from attributary.noise.statement import Statement, by_level, estimated, read_statement
 

@@ -1,4 +1,7 @@
-"""NoiseModel: what noise a part of the privacy budget buys. Each model is a page of its own."""
+"""NoiseModel: what noise a part of the privacy budget buys; the models of discrete Laplace noise.
+
+Other noise has a page of its own, as `gaussian`.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -19,7 +22,9 @@ from attributary.noise.discrete_laplace import (
 )
 from attributary.noise.shapes import (
     DISCRETE_LAPLACE,
+    DLAP_TWICE,
     LAPLACE,
+    LAPLACE_TWICE,
     NoiseShape,
     dlap_variances,
     surpassed,
@@ -174,7 +179,7 @@ class OnSums(OfDiscreteLaplace):
     on_sums: ClassVar[bool] = True
     proportional: ClassVar[bool] = True
     values: ClassVar[bool] = True
-    beside: ClassVar[str] = "gaussian"
+    beside: ClassVar[str | None] = "gaussian"
 
     @staticmethod
     def formula(contribution: Floats, epsilon: Floats, l1: float = 65536, sums: float = 0) -> tuple[Floats, Floats]:
@@ -266,3 +271,100 @@ class OnCounts(OfDiscreteLaplace):
     @property
     def words(self) -> tuple[str, str]:
         return "discrete Laplace on whole counts", "Every count gets noise DLap(ε of its level)."
+
+
+# Aggregator noise: one or two aggregators each add DLap(ε/(2·maxValue)) to every sum of a W3C histogram.
+#
+# A report may move from one index to another, so that sums get twice the noise that ε alone asks for. Where all levels
+# share a report, a conversion adds whole credits, `l1` in all (`AggregatorSums`); where each level has reports of its
+# own, it adds 1 to one count (`AggregatorCounts`).
+
+
+@dataclass(frozen=True)
+class AggregatorSums(OnSums):
+    """Of sums of credit, `l1` for each conversion."""
+
+    name = "one-aggregator"
+    short = "credit, noise of one aggregator"
+    beside = None
+    formula = None  # type: ignore[assignment]
+    parts = 2
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return (
+            f"discrete Laplace of {_who(self.draws)}, on sums of credit",
+            f"A conversion gives {self.l1} credits, some to each level; every sum gets noise DLap(ε / {2 * self.l1}) "
+            f"from {_who(self.draws)}.",
+        )
+
+
+@dataclass(frozen=True)
+class AggregatorCounts(OnCounts):
+    """Of whole counts, each level in reports of its own."""
+
+    name = "one-aggregator-counts"
+    short = "whole counts, noise of one aggregator"
+    beside = None
+    values = True  # what an API refuses of them, it says itself
+    parts = 2
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return (
+            f"discrete Laplace of {_who(self.draws)}, on whole counts",
+            f"Every count gets noise DLap(ε / 2) from {_who(self.draws)}, ε that of its level.",
+        )
+
+
+def _who(draws: int) -> str:
+    return "one aggregator" if draws == 1 else "each of two aggregators"
+
+
+class TwoAggregatorSums(AggregatorSums):
+    name, short, shape, draws = "two-aggregators", "credit, noise of two aggregators", LAPLACE_TWICE, 2
+
+
+class TwoAggregatorCounts(AggregatorCounts):
+    name, short, draws = "two-aggregators-counts", "whole counts, noise of two aggregators", 2
+    shape = DLAP_TWICE
+
+
+# RoundedLaplace, "bigquery": Laplace noise on counts, rounded to whole numbers; a count has half of its budget.
+#
+# BigQuery spends ε / (n + 1) on each of a query's n aggregates, and as much on dropping groups of few privacy units. A
+# query of one count has noise of scale 2/ε, and its answer is a whole number.
+
+FINE = 2**16  # steps of what is drawn before it is rounded
+
+
+@dataclass(frozen=True)
+class RoundedLaplace(OnCounts):
+    name = "bigquery"
+    shape = LAPLACE
+    short = "whole counts of BigQuery"
+    parts = 2
+    beside = None
+    approximate = True  # groups of few privacy units are dropped, but for a chance of δ
+
+    def variance(self, budget: Floats) -> Floats:
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.where(budget > 0, 2 * (self.parts / budget) ** 2 + 1 / 12, np.inf)
+
+    def precision(self, budget: Floats) -> Floats:
+        return budget**2 / (2 * self.parts**2 + budget**2 / 12)
+
+    def slope(self, budget: Floats) -> Floats:
+        return 4 * self.parts**2 * budget / (2 * self.parts**2 + budget**2 / 12) ** 2
+
+    def sample(self, budget: Floats, rng: Entropy | None = None) -> Ints:
+        return np.rint(sample_each(budget / (self.parts * FINE), rng) / FINE).astype(np.int64)
+
+    def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
+        return np.rint((plus - minus) * self.parts / np.where(budget > 0, budget, 1.0))
+
+    log_likelihood = NoiseModel.log_likelihood
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return "rounded Laplace on whole counts", "Every count gets Laplace noise of scale 2/ε, ε that of its query."

@@ -16,8 +16,7 @@ from attributary.estimators import FIT, Estimator
 from attributary.measurements import Measurements
 from attributary.pipeline.denoise_summary import stated_rate
 from attributary.pipeline.denoise_table import Denoised
-from attributary.pipeline.read_prior import prior_table
-from attributary.pipeline.read_tree import TreeAndPrior, queried_tree, read_tree_and_prior
+from attributary.pipeline.read_prior import TreeAndPrior, prior_table, queried_tree, read_tree_and_prior
 from attributary.plan import JointPlan
 from attributary.plan.file import refuse_other_plan
 from attributary.spec import Spec

@@ -19,8 +19,7 @@ from attributary.estimates import by_measure, estimates_table, noted
 from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.pipeline.denoise_table import Denoised
-from attributary.pipeline.read_prior import far, notes_of, read_prior, refuse_today, under_plan
-from attributary.pipeline.read_tree import queried_tree
+from attributary.pipeline.read_prior import far, notes_of, queried_tree, read_prior, refuse_today, under_plan
 from attributary.plan import Plan
 from attributary.prior import Prior
 from attributary.spec import Spec

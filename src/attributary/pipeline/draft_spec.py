@@ -14,18 +14,34 @@ from typing import Any, NamedTuple
 
 from attributary.errors import InputError, first_few, one_line
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.engine import CastError, Report
-from attributary.logs.log_columns import CLOCK_WORDS, duration_of, time_of
-from attributary.logs.log_profile import DELAYS, LogColumn, LogProfile, profile_log
+from attributary.logs.log_columns import (
+    CLOCK_WORDS,
+    EARLIEST,
+    LATEST,
+    PER_SECOND,
+    Clock,
+    LogTable,
+    Unit,
+    clock_of,
+    duration_of,
+    sample_cells,
+    time_of,
+)
+from attributary.logs.log_files import CastError, Engine, Report, files
 from attributary.spec import Spec
 from attributary.spec.attribute import TAKEN
 from attributary.spec.measure import ADDED
 
+MISSING = ", ".join(f"'{word}'" for word in ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "\\N"))
+MOST_COLUMNS = 500
+TIMES = {"time", "timestamp", "ts", "date", "datetime", "at", "when", "epoch"}  # words in a column's name
+DELAYS = {"delay", "lag", "since", "duration"}
 CONVERTED = {"conversion", "conversions", "converted", "conv", "sale", "sales", "sold", "purchase", "purchased"}
 USERS = ("user", "uid", "userid", "visitor", "cookie", "customer", "person", "member", "email", "click", "gclid", "id")
 MUST_AGREE = {"advertiser", "merchant", "shop", "store", "site", "destination"}
 FIRST = ("advertiser", "partner", "merchant", "brand", "campaign", "cmp")  # attributes at the top
 FLAGS = {"0", "1", "true", "false", "t", "f"}
+CLOCKS: dict[str, Clock] = {"date": "date", "time": "time", "zoned": "zoned", "whole": "number", "number": "number"}
 IN_ORDER = ("mon tue wed thu fri sat sun", "jan feb mar apr may jun jul aug sep oct nov dec")
 WINDOWS = (1, 7, 14, 30, 60, 90)  # days
 COVERED = 0.95  # of the delays are within the window, where one is long enough
@@ -82,7 +98,7 @@ def draft_spec(
         section.append(f"{side} = {_toml(name if '://' in name else os.path.relpath(name, folder))}")
     section += roles
     if missing:
-        cells: list[Any] = [int(cell) if cell == "-1" else cell for cell in missing]
+        cells = [int(cell) if cell == "-1" else cell for cell in missing]
         section.append(made.line(f"missing = {_toml(cells)}", "cells that seem to stand for a missing value"))
     order = f"# {' > '.join(map(one_line, made.names))}"
     levels = made.line(order, "which attributes, and their order: first what is read first")
@@ -119,13 +135,123 @@ class _Draft:
             name += "_label"
         self.names.append(name)
         self.renamed |= {} if name == column else {name: column}
-        where = (
-            "unknown = true                 # known only at conversion time"
-            if unknown
-            else "# known: an impression has it"
-        )
+        late, early = "unknown = true                 # known only at conversion time", "# known: an impression has it"
         target = [] if self.attributes else [TARGET]
-        self.attributes += ["", "[[attribute]]", f"name = {_toml(name)}", where, *lines, *target]
+        self.attributes += ["", "[[attribute]]", f"name = {_toml(name)}", late if unknown else early, *lines, *target]
+
+
+# What is in the columns of a log that nobody has described yet.
+
+FIGURES = (
+    "COUNT({0})",
+    "APPROX_COUNT_DISTINCT({0})",
+    "COUNT({1})",
+    "COUNT(*) FILTER (REGEXP_FULL_MATCH({0}, '[-+]?[0-9]+'))",
+    "MIN({1}) FILTER (ISFINITE({1}))",
+    "MAX({1}) FILTER (ISFINITE({1}))",
+    "COUNT(*) FILTER ({0} = '-1') > 0 AND MIN({1}) FILTER ({0} <> '-1') >= 0",
+    f"ARRAY_AGG(DISTINCT {{0}}) FILTER ({{0}} IN ({MISSING}))",
+)  # of a column: {0} is a cell as text, {1} as a number
+
+
+class LogColumn(NamedTuple):
+    """A column and what is in it; missing cells are left out."""
+
+    name: str
+    clock: Clock | None  # of its cells, were they times
+    labels: bool  # whether its type is one that labels and keys have
+    present: int
+    distinct: int  # about
+    numbers: int  # cells that are
+    whole: int
+    least: float
+    most: float
+    missing: tuple[str, ...]  # cells that look as if they meant a missing value
+
+    @property
+    def words(self) -> list[str]:
+        """The words of its name in lower case: campaignId is campaign, id."""
+        return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", self.name)]
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether it holds amounts, such as prices, rather than labels."""
+        return 0 < self.numbers == self.present and self.whole < self.present
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of its cells, were they times that count from 1970."""
+        return next((unit for unit, per in PER_SECOND.items() if self.most < LATEST * per), "ns")
+
+    @property
+    def counts_from_1970(self) -> bool:
+        return self.least >= EARLIEST * PER_SECOND[self.unit]
+
+    @property
+    def time_likeness(self) -> int:
+        """How much it looks like a time, by its cells and its name; 0 where it does not."""
+        if self.clock is None or not self.present or DELAYS.intersection(self.words):
+            return 0
+        named = 2 * bool(TIMES.intersection(self.words))
+        if self.clock != "number":
+            return 3 + named
+        return 0 if self.least < 0 else named + (self.counts_from_1970 and self.whole == self.present)
+
+
+class LogProfile(NamedTuple):
+    """A log, its rows and its columns by name."""
+
+    table: LogTable
+    rows: int
+    columns: dict[str, LogColumn]
+
+    @property
+    def name(self) -> str:
+        return self.table.relation.name
+
+    @property
+    def sql(self) -> str:
+        """What stands after FROM."""
+        return self.table.relation.sql
+
+    def run(self, sql: str) -> list[Any]:
+        """The cells of the one row that a query gives."""
+        columns = self.table.engine.run(sql, "looking at the rows").columns
+        return [column[0].as_py() for column in columns]
+
+    def text(self, name: str) -> str:
+        """SQL for a column as text, null where it is missing."""
+        here = f"CAST({self.table.engine.column(name)} AS VARCHAR)"
+        cells = ", ".join(self.table.engine.text(cell) for cell in ("", *self.table.missing))
+        return f"CASE WHEN {here} NOT IN ({cells}) THEN {here} END"
+
+
+def profile_log(engine: Engine, names: str, missing: tuple[str, ...] = ()) -> LogProfile:
+    """What is in the columns of a log: a file, a pattern or a folder. Cells in `missing` mean a missing value."""
+    relation = engine.open(files([names]))
+    log, columns = LogProfile(LogTable(engine, relation, {}, missing, "s"), 0, {}), list(relation.kinds)
+    odd = next((name for name in columns if clock_of([name]) is not None), None)
+    if odd is not None:
+        raise InputError(f"{relation.name} begins with values ({odd!r:.40}); give its first line the columns' names")
+    if len(columns) > MOST_COLUMNS:
+        raise InputError(f"{relation.name} has {len(columns):,} columns; at most {MOST_COLUMNS} are looked at")
+    cells = [log.text(name) for name in columns]
+    figures = [figure.format(cell, f"TRY_CAST({cell} AS DOUBLE)") for cell in cells for figure in FIGURES]
+    rows, *each = log.run(f"SELECT COUNT(*), {', '.join(figures)} FROM {relation.sql}")
+    if not rows:
+        raise InputError(f"{relation.name} has no rows; a log with some tells what its columns are")
+    profiles = {}
+    for i, name in enumerate(columns):
+        present, distinct, numbers, whole, least, most, minus_one, words = each[i * len(FIGURES) :][: len(FIGURES)]
+        kind = relation.kinds[name]
+        clock = clock_of(sample_cells(log.table, name)) if kind == "text" and present else CLOCKS.get(kind)
+        absent = (*["-1"] * bool(minus_one and kind in ("text", "whole")), *(words or ()))
+        labels, low, high = kind in ("text", "whole", "bool"), float(least or 0), float(most or 0)
+        profiles[name] = LogColumn(name, clock, labels, present, distinct, numbers, whole, low, high, absent)
+    return log._replace(rows=rows, columns=profiles)
+
+
+# The draft of two logs, and of one.
 
 
 def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:
@@ -135,12 +261,10 @@ def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:
     instants = {when.clock, then.clock} == {"number", "zoned"} and numbers[0].counts_from_1970
     alike = when.clock == then.clock and (when.clock != "number" or when.unit == then.unit)
     if not (alike or instants):
-        forms = [
-            CLOCK_WORDS[t.clock or "number"] + (f" in {t.unit}" if t.clock == "number" else "") for t in (when, then)
-        ]
+        ours, theirs = (CLOCK_WORDS[t.clock or "date"] + f" in {t.unit}" * (t.clock == "number") for t in (when, then))
         raise InputError(
-            f"both logs must give times in the same form; {seen.name} has {forms[0]} ({when.name!r}), and {done.name} "
-            f"has {forms[1]} ({then.name!r}): convert one of them"
+            f"both logs must give times in the same form; {seen.name} has {ours} ({when.name!r}), and {done.name} "
+            f"has {theirs} ({then.name!r}): convert one of them"
         )
     key, its, why = _join_key(seen, done, {when.name, then.name})
     roles = [made.line(f"user = {_toml(key)}", why)]
@@ -151,11 +275,11 @@ def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:
     elif shared:
         roles.append(f"# keys = {_toml(shared)}   # both logs have them: uncomment those that must agree")
     roles += _time_lines(made, [(when, seen), (then, done)])
-    rows = [
-        f"(SELECT {log.text(name)} AS k, {_micros(log, time)} AS t FROM {log.table.relation.sql})"
+    ours, theirs = (
+        f"(SELECT {log.text(name)} AS k, {_micros(log, time)} AS t FROM {log.sql})"
         for log, name, time in ((seen, key, when), (done, its, then))
-    ]
-    joined = f"SELECT c.t - i.t AS d FROM {rows[1]} AS c ASOF LEFT JOIN {rows[0]} AS i ON c.k = i.k AND c.t >= i.t"
+    )
+    joined = f"SELECT c.t - i.t AS d FROM {theirs} AS c ASOF LEFT JOIN {ours} AS i ON c.k = i.k AND c.t >= i.t"
     window, share = _window(done, joined)
     if not share:
         raise InputError(
@@ -168,7 +292,7 @@ def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:
     _known(made, seen, [c for c in seen.columns.values() if c.name not in used])
     known = set(made.renamed)
     _unknown(made, done, [c for c in done.columns.values() if c.name not in used | {*seen.columns}], "TRUE", window)
-    called = {ours: theirs for ours, theirs in ((key, its), (when.name, then.name)) if ours != theirs}
+    called = {ours: theirs for ours, theirs in {key: its, when.name: then.name}.items() if ours != theirs}
     return roles + _names(
         impression_columns={name: column for name, column in made.renamed.items() if name in known},
         conversion_columns=called | {name: column for name, column in made.renamed.items() if name not in known},
@@ -196,12 +320,12 @@ def _one_log(made: _Draft, log: LogProfile) -> list[str]:
     window = WINDOWS[3]
     if mark is not None:
         spent = duration_of(log.table, mark.name) if delay else f"{_micros(log, mark)} - {_micros(log, when or mark)}"
-        window, _ = _window(log, f"SELECT {spent} AS d FROM {log.table.relation.sql} WHERE {converted}")
+        window, _ = _window(log, f"SELECT {spent} AS d FROM {log.sql} WHERE {converted}")
         roles.append(made.line(f'window = "{window}d"', "how long after its impression a conversion counts"))
     used = [c.name for c in (flag, delay, then, when, *later) if c]
     rest = [c for c in log.columns.values() if c.name not in used]
     counts = [f"COUNT({log.text(c.name)}) FILTER (NOT ({converted}))" for c in rest]
-    _, *before = log.run(f"SELECT {', '.join(['COUNT(*)', *counts])} FROM {log.table.relation.sql}")
+    _, *before = log.run(f"SELECT {', '.join(['COUNT(*)', *counts])} FROM {log.sql}")
     known = [c for c, number in zip(rest, before, strict=True) if number]
     _known(made, log, known)
     _unknown(made, log, [c for c in rest if c not in known], converted, window if mark else None)
@@ -254,8 +378,8 @@ def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> tuple[str,
             selective = ours.distinct >= (0.01 if same and named else 0.2) * seen.rows
             if not selective or ours.distinct < 2 or not (same or theirs.distinct >= 0.2 * done.rows):
                 continue
-            cells = f"SELECT DISTINCT {done.text(theirs.name)} AS v FROM {done.table.relation.sql}"
-            known = f"SELECT {seen.text(ours.name)} FROM {seen.table.relation.sql}"
+            cells = f"SELECT DISTINCT {done.text(theirs.name)} AS v FROM {done.sql}"
+            known = f"SELECT {seen.text(ours.name)} FROM {seen.sql}"
             number, both = done.run(f"SELECT COUNT(v), COUNT(*) FILTER (v IN ({known})) FROM ({cells}) AS cells")
             if both > (0 if same else 0.5 * number):
                 rank = (not same, USERS.index(named[0]) if named else len(USERS), -ours.distinct)
@@ -303,11 +427,8 @@ def _known(made: _Draft, log: LogProfile, columns: list[LogColumn]) -> None:
 
 
 def _determines(log: LogProfile, one: str, other: str) -> bool:
-    cells = [f"COALESCE({log.text(name)}, '')" for name in (one, other)]
-    pair = f"CONCAT({cells[0]}, CHR(31), {cells[1]})"
-    of_one, of_both = log.run(
-        f"SELECT COUNT(DISTINCT {cells[0]}), COUNT(DISTINCT {pair}) FROM {log.table.relation.sql}"
-    )
+    a, b = (f"COALESCE({log.text(name)}, '')" for name in (one, other))
+    of_one, of_both = log.run(f"SELECT COUNT(DISTINCT {a}), COUNT(DISTINCT CONCAT({a}, CHR(31), {b})) FROM {log.sql}")
     return bool(of_one == of_both)
 
 
@@ -317,9 +438,7 @@ def _is_flag(log: LogProfile, column: LogColumn) -> bool:
 
 def _values(log: LogProfile, name: str, condition: str, most: int) -> list[str]:
     """The values of a column as they occur, at most so many, in the order that people have them in."""
-    sql = (
-        f"SELECT DISTINCT {log.text(name)} AS v FROM {log.table.relation.sql} WHERE {condition} ORDER BY v LIMIT {most}"
-    )
+    sql = f"SELECT DISTINCT {log.text(name)} AS v FROM {log.sql} WHERE {condition} ORDER BY v LIMIT {most}"
     cells = log.table.engine.run(sql).column("v").to_pylist()
     values = [v for v in cells if v is not None and v.strip() not in ("", "*")]
     for order in IN_ORDER:
@@ -330,8 +449,8 @@ def _values(log: LogProfile, name: str, condition: str, most: int) -> list[str]:
 
 def _unknown(made: _Draft, log: LogProfile, columns: list[LogColumn], converted: str, window: int | None) -> None:
     """Writes the attributes that conversions alone have, with their domains; without any, the delay."""
-    (rows,) = log.run(f"SELECT COUNT(*) FROM {log.table.relation.sql} WHERE {converted}")
-    nodes, others = 1, []
+    (rows,) = log.run(f"SELECT COUNT(*) FROM {log.sql} WHERE {converted}")
+    nodes, others, why = 1, [], "the values that occur; add those that may still come"
     for column in columns:
         amounts = column.is_amount or not column.labels or column.time_likeness > 1
         values = [] if amounts else _values(log, column.name, converted, MOST_LISTED + 1)
@@ -339,15 +458,11 @@ def _unknown(made: _Draft, log: LogProfile, columns: list[LogColumn], converted:
             others += [column] if column.present else []
             continue
         nodes *= len(values)
-        cells: list[Any] = values
-        why = "the values that occur; add those that may still come"
-        if all(WHOLE.fullmatch(v) for v in values) and column.present == rows:
-            first, last = int(values[0]), int(values[-1])
-            if last - first < 2 * len(values):
-                made.attribute(column.name, made.line(f"range = [{first}, {last}]", why), unknown=True)
-                continue
-        cells += ["missing"] if column.present < rows and "missing" not in values else []
-        made.attribute(column.name, made.line(f"domain = {_toml(cells)}", why), unknown=True)
+        values += ["missing"] if column.present < rows and "missing" not in values else []
+        domain = f"domain = {_toml(values)}"
+        if all(map(WHOLE.fullmatch, values)) and int(values[-1]) - int(values[0]) < 2 * len(values):
+            domain = f"range = [{values[0]}, {values[-1]}]"
+        made.attribute(column.name, made.line(domain, why), unknown=True)
     if nodes == 1 and window is not None:
         width = -(-window // BUCKETS)
         why = "the time from impression to conversion; leave this attribute out if nobody asks for it"
@@ -361,12 +476,8 @@ def _unknown(made: _Draft, log: LogProfile, columns: list[LogColumn], converted:
         made.after.append(f"# Not used, but known at conversion time: {_list(c.name for c in others)}")
     amount = next((c.name for c in others if c.is_amount or (not c.labels and c.clock == "number")), None)
     if amount is not None and amount not in TAKEN | ADDED:
-        parts = ["", "# To measure sums besides counts:", "# [[measure]]", '# name = "count"', "# [[measure]]"]
-        made.after += [
-            *parts,
-            f"# name = {_toml(amount)}",
-            '# clip = "auto"                # the most of one conversion',
-        ]
+        made.after += ["", "# To measure sums besides counts:", "# [[measure]]", '# name = "count"', "# [[measure]]"]
+        made.after += [f"# name = {_toml(amount)}", '# clip = "auto"                # the most of one conversion']
 
 
 def _names(**tables: dict[str, str]) -> list[str]:

@@ -12,9 +12,8 @@ from attributary.denoising.noise_level import estimate_noise
 from attributary.errors import InputError, QuestionError
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
-from attributary.pipeline.figure_doubts import refuse_averages
+from attributary.pipeline.figure_doubts import miss_totals, refuse_averages
 from attributary.pipeline.level_columns import refuse_sums
-from attributary.pipeline.missing_rows import miss_totals
 from attributary.pipeline.table_form import TableForm, bound_pairs, recognise
 from attributary.tables import place, shown
 from attributary.tables.number_form import is_numeric

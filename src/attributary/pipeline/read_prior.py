@@ -1,29 +1,35 @@
 """read_prior: a prior from files: counts of an earlier period, a report of it, or a folder of such reports."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from attributary.changes.period_files import period_files, table_of_period
 from attributary.changes.series import periods
 from attributary.errors import InputError
 from attributary.estimates import by_measure, has_measures, noted
+from attributary.file_kind import TABLES, file_kind, has_nodes
+from attributary.logs.labels import label_codes
+from attributary.logs.log_files import files, partition
 from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.pipeline.level_columns import level_columns, refuse_sums
 from attributary.plan import Plan
-from attributary.prior import Prior, from_counts, from_estimates
-from attributary.prior.earlier import HISTORY, NOISY, PERIODS, Profile
-from attributary.prior.history import history
-from attributary.spec import Spec
+from attributary.plan.file import refuse_other_plan
+from attributary.prior import Prior, from_counts, from_estimates, none
+from attributary.prior.earlier import HISTORY, LATEST, NOISY, PERIODS, Profile, history
+from attributary.spec import Logs, Spec
+from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AT, BEYOND, COUNT, FROM, OF
 from attributary.tables import read_table, shown
 from attributary.tables.as_written import MEASURE
-from attributary.tables.table_columns import floats, mark, together, words_of
+from attributary.tables.table_columns import arrow_table, column, floats, mark, of_label, together, words_of
 from attributary.tree import Tree
-from attributary.tree.paths import refused
+from attributary.tree.paths import refused, text_labels
 from attributary.types import Arrow
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of
@@ -220,3 +226,134 @@ def _is_today(prior: Prior, today: Measurements) -> bool:
     chance = np.where(fine, 1e-6, chance_of_equal(today.variance))
     number = int(equal.sum())
     return 0 < number == int(known.sum()) or is_copy(number, float(chance[known & np.isfinite(figures)].sum()))
+
+
+# The tree to query, from the impressions that occurred or from counts, and the prior on it.
+
+COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it
+
+
+class TreeAndPrior(NamedTuple):
+    """The tree that a plan is made for, and its prior."""
+
+    tree: Tree
+    prior: Prior
+
+
+def read_tree_and_prior(
+    spec: Spec,
+    tree_path: str | None,
+    prior_path: str | None,
+    protected: bool,
+    table: Arrow = None,
+    breakdown: str = "",
+) -> TreeAndPrior:
+    """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's.
+
+    A `table` has what was read from the prior's file, of several breakdowns the rows of the one named.
+    """
+    known = [attribute.name for attribute in spec.known]
+    if protected and prior_path is None:
+        raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
+    if known and tree_path is None and prior_path is None:
+        raise InputError(
+            f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
+            "with `prior`, or a table of them with `tree`"
+        )
+    table = prior_table(prior_path) if table is None and prior_path is not None else table
+    if tree_path is not None:
+        tree = read_tree(spec, (tree_path,), breakdown)
+    else:
+        rows = None if prior_path is None else of_measure(table, spec, prior_path)
+        tree = _tree(spec, known, rows, prior_path or "")
+    if prior_path is None:
+        return TreeAndPrior(tree, none(tree))
+    return TreeAndPrior(tree, read_prior(spec, tree, prior_path, protected, table))
+
+
+def _tree(spec: Spec, known: list[str], table: Arrow, path: str) -> Tree:
+    if not known:
+        return spec.tree()
+    if HISTORY.encode() in (table.schema.metadata or {}):  # what is queried is what the last period had
+        table = table.filter(table.column(LATEST))
+    rows = level_columns(table, [*known, *(attribute.name for attribute in spec.unknown if attribute.occurs)], path)
+    with refused(path):
+        return spec.tree(rows)
+
+
+def read_tree(spec: Spec, names: tuple[str, ...], breakdown: str = "") -> Tree:
+    """The tree of the impressions, or counts, in some files; names, patterns and folders.
+
+    Of counts of several breakdowns, only the rows of this one.
+    """
+    paths = names if "-" in names else tuple(files(names).paths)
+    return _tree_of(spec, _tables(spec, paths, breakdown)) if spec.known else spec.tree()
+
+
+class QueriedTree(NamedTuple):
+    """The tree that reports were queried by."""
+
+    tree: Tree
+    covers: bool = False  # whether all impressions that the reports may hold conversions of are in it
+
+
+def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
+    """The tree in a file that `keys --impressions` wrote; refuses one of another plan."""
+    tables = _tables(plan.spec, tuple(files((path,)).paths))
+    notes = {file: table.schema.metadata or {} for file, table in tables.items()}
+    for file, said in notes.items():
+        refuse_other_plan(file, said.get(b"plan", b""), plan.fingerprint, name)
+    return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
+
+
+def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Arrow]:
+    tables = {}
+    for path in paths:
+        if "://" in path:
+            raise InputError(f"{path} is an address, which only counting reads; copy the file, or give counts of it")
+        known = None if path == "-" else file_kind(path, "tree")
+        if known is not None and known.kind not in (*TABLES, "other"):
+            known.refuse("tree")
+        table = read_table(path) if known is None else known.table
+        for name, cell in partition(path).items():  # columns that folders are named after, as counting reads them
+            if name not in table.column_names:
+                table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
+        table = of_label(table, BREAKDOWN, breakdown, ()) if breakdown and BREAKDOWN in table.column_names else table
+        for name in known_columns(spec, table.column_names):
+            column(table, name, path)  # or an error that tells what there is
+        tables[path] = table
+    return tables
+
+
+def _tree_of(spec: Spec, tables: dict[str, Arrow]) -> Tree:
+    paths = list(tables)
+    with refused(paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"):
+        return queried_tree(spec, list(tables.values()))
+
+
+def queried_tree(spec: Spec, tables: Sequence[Arrow]) -> Tree:
+    """The tree of the impressions in some tables, or of counts; known attributes as they occur, unknown ones in full.
+
+    Rows of impressions are labelled as in counts: what is missing is `missing`. In a table of nodes, an empty cell
+    means that the node is above.
+    """
+    if not spec.known:
+        return spec.tree()
+    labels = [_labels(spec, arrow_table(table)) for table in tables]
+    return spec.tree(pa.concat_tables(labels).unify_dictionaries())
+
+
+def known_columns(spec: Spec, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the known attributes: their names in the logs, if the table has these, or in the spec."""
+    called = {} if spec.logs is None else spec.logs.impression_columns
+    names = (called.get(a.name, a.name) for a in spec.known)
+    return tuple(name if name in columns else a.name for a, name in zip(spec.known, names, strict=True))
+
+
+def _labels(spec: Spec, table: Arrow) -> Arrow:
+    """The known attributes of a table's rows, as text, dictionary-coded."""
+    each = list(zip(spec.known, known_columns(spec, table.column_names), strict=True))
+    if has_nodes(table.column_names):
+        return pa.table({a.name: text_labels(table, name) for a, name in each})
+    labelled = {a.name: label_codes(table, name, a, spec.logs or Logs()) for a, name in each}
+    return pa.table({name: column.coded for name, column in labelled.items()})

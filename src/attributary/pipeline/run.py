@@ -24,9 +24,8 @@ from attributary.estimators import Estimator, refuse_estimator
 from attributary.logs.count import Question, count
 from attributary.logs.counts import Counts, leaves
 from attributary.logs.devices import Devices, LevelLoss, rules_of
-from attributary.logs.engine import Engine
 from attributary.logs.log_columns import Moment, Period
-from attributary.logs.log_files import all_files, is_generated
+from attributary.logs.log_files import Engine, all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.breakdowns import by_breakdown, in_one_table, joint_estimates

@@ -28,8 +28,8 @@ from attributary.logs.count import Question, make_engine
 from attributary.logs.counts import Counts, counts_together
 from attributary.logs.devices import rules_of
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.engine import Engine
 from attributary.logs.log_columns import Moment
+from attributary.logs.log_files import Engine
 from attributary.noise import blocks
 from attributary.noise.blocks import BlockEntropy, block_number
 from attributary.pipeline.run import FILES, JointRun, Known, Request, Run, plan_for, simulate

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from attributary.logs.count import Question
 from attributary.logs.counts import FATES, Counts, leaves, seen_fates, with_fates
-from attributary.logs.log_columns import Period, bucket_codes, label_codes
+from attributary.logs.labels import bucket_codes, label_codes
+from attributary.logs.log_columns import Period
 from attributary.noise.blocks import Codes, label_hashes, path_codes
 from attributary.plan import Plan
 from attributary.prior import Prior

@@ -24,15 +24,15 @@ from attributary.errors import InputError
 from attributary.estimates import FIGURES
 from attributary.estimators import Estimator
 from attributary.file_kind import has_nodes
-from attributary.logs.engine import CastError
-from attributary.logs.log_columns import label_codes
+from attributary.logs.labels import label_codes
+from attributary.logs.log_files import CastError
 from attributary.logs.spark import Spark, any_pandas, named_column, spark_errors
 from attributary.logs.spark_folder import spark_folder
 from attributary.noise import parse_levels
 from attributary.noise.blocks import codes_by_level
 from attributary.pipeline.denoise_summary import stated_rate
 from attributary.pipeline.node_rows import per_level
-from attributary.pipeline.read_tree import COVERS, known_columns
+from attributary.pipeline.read_prior import COVERS, known_columns
 from attributary.plan import Plan
 from attributary.spec import Logs
 from attributary.tables.as_written import MEASURE

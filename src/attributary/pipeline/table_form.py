@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 
 from attributary.changes.period_files import MONTHS, without_accents
 from attributary.errors import InputError, QuestionError
+from attributary.pipeline.figure_doubts import Incomplete, lack_labels
 from attributary.pipeline.level_columns import level_columns, path_ends, total_labels, without_totals
 from attributary.pipeline.margin_rows import gap_rows, margin_sums, margin_tree, sums_of_leaves, without_marks
-from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.tables import place, shown
 from attributary.tables.as_written import ADDED, LEVELS, MEASURE, MEASURED, PIVOT, UNNAMED, level_names, written_form
 from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise

@@ -1,8 +1,7 @@
 """Prior: what is known of the counts before they are measured, and how far to trust it."""
 
 from attributary.denoising.prior import Prior
-from attributary.prior.earlier import from_counts, from_estimates, none
-from attributary.prior.history import from_periods
+from attributary.prior.earlier import from_counts, from_estimates, from_periods, none
 from attributary.prior.learn import foreseen, learn
 
 __all__ = ["Prior", "foreseen", "from_counts", "from_estimates", "from_periods", "learn", "none"]

@@ -19,7 +19,7 @@ from attributary.errors import InputError, did_you_mean
 from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.rmsre import METRICS, TAU, Metric
 from attributary.spec.attribute import TAKEN, Attribute, Logs
-from attributary.spec.breakdown import AskedBreakdown, in_order_of_one, wrong_breakdowns
+from attributary.spec.breakdown import AskedBreakdown, in_order_of_one, occurring, queried, wrong_breakdowns
 from attributary.spec.measure import (
     AUTO,
     COUNT,
@@ -419,8 +419,6 @@ class Spec(Section):
         The table is Arrow, pandas, polars or a dict of columns; rows may repeat, and other columns are passed over.
         Labels become text. Nodes are numbered in level order.
         """
-        from attributary.spec.spec_tree import occurring, queried
-
         if self.breakdowns is not None:
             raise InputError(
                 f"this spec has several breakdowns ({', '.join(self.called)}), and one tree is needed here; take a "

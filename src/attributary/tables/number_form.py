@@ -53,9 +53,10 @@ def figure_column(
     cells, notes = column(table, name, path), list[str]()
     middle, extra = np.full(len(cells), np.nan), np.zeros(len(cells))
     is_text = is_text_type(cells.type)
-    trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "") if is_text else cells.slice(0, 0)
     stated = [parse_suppression(text) for text in texts]
-    if is_text and not stated:
+    searched = is_text and (stated or not _are_numbers(cells))
+    trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "") if searched else cells.slice(0, 0)
+    if searched and not stated:
         odd = trimmed.filter(pc.match_substring_regex(trimmed, f"^{BELOW.pattern}$"))
         stated = [parse_suppression(text) for text in odd.unique().to_pylist()]
     for each in stated:
@@ -65,7 +66,7 @@ def figure_column(
         cells = pc.if_else(here, None, cells)
         middle[here], extra[here] = each.middle, each.variance
         notes.append(f"column {name}: {each} ({_cells(here)})")
-    blank = (pc.equal(trimmed, "") if is_text else pc.is_null(cells, nan_is_null=True)).to_numpy()
+    blank = (pc.equal(trimmed, "") if searched else pc.is_null(cells, nan_is_null=not is_text)).to_numpy()
     if empty not in (None, *EMPTY):
         raise InputError(f"empty cells are {' or '.join(EMPTY)}; got {empty[:40]!r}")
     if empty is not None and blank.any():
@@ -188,15 +189,26 @@ def is_numeric(cells: Cells, suppressed: Collection[str] = ()) -> bool:
 
 def decimal_sign(cells: Cells) -> str | None:
     """The decimal sign that the texts of a column show, some of which fit no other; None where none do."""
-    if is_text_type(cells.type):
+    if not is_text_type(cells.type):
+        return None
+    plain = _are_numbers(cells)
+    if not plain:
         cells = pc.if_else(pc.match_substring_regex(cells, rf"^\s*{BELOW.pattern}\s*$"), None, cells)
-    signs = [] if not is_text_type(cells.type) or _fits_both(cells) else [_decimal(cells)]
-    return next((sign for sign in signs if sign and _first(cells, "[.,]") >= 0), None)
+    if _fits_both(cells) or _first(cells, "[.,]") < 0:
+        return None
+    return "." if plain else _decimal(cells)
 
 
 def point_of_noise(cells: Cells) -> str | None:
     """A decimal point where a column of noise has no comma: a standard deviation of 1.414 is not in thousands."""
     return "." if is_text_type(cells.type) and _first(cells, ",") < 0 else None
+
+
+def _are_numbers(cells: Cells) -> bool:
+    """Whether all texts are numbers with a decimal point and nothing between thousands, or missing."""
+    with suppress(pa.ArrowInvalid):
+        return cells.cast(pa.float64()) is not None
+    return False
 
 
 def _fits_both(cells: Cells) -> bool:
@@ -227,4 +239,8 @@ def _numbers(cells: Cells, sign: str) -> Cells:
 
 def _first(cells: Cells, pattern: str) -> int:
     """The first row whose text holds this; -1 if none does."""
-    return int(pc.index(pc.match_substring_regex(pc.utf8_trim_whitespace(cells), pattern), True).as_py())
+    for part in (cells.slice(0, FIRST), cells):  # the first cells nearly always tell
+        row = int(pc.index(pc.match_substring_regex(pc.utf8_trim_whitespace(part), pattern), True).as_py())
+        if row >= 0:
+            break
+    return row

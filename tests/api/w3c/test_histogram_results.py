@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from attributary import Estimate, Measurements, Plan, Tree, api, denoise, noise
-from attributary.api.w3c.aggregate_shares import FIELD128
-from attributary.api.w3c.histogram_results import Batch
+from attributary.api.w3c.histogram_results import FIELD128, Batch
 from attributary.api.w3c.page_calls import W3cClients
 from attributary.errors import InputError
 from attributary.measurements import chance_of_equal

@@ -6,12 +6,11 @@ from functools import cached_property
 from typing import Any
 
 from attributary.api import register
+from attributary.api.ara import ARA
 from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_classes
 from attributary.api.ara.keys.key_layout import BITS, domain, layout, with_mark
 from attributary.api.ara.keys.key_layout import bits as key_bits
-from attributary.api.ara.message import PLACEHOLDER, header
-from attributary.api.ara.registration import MONTH, Registrations, registrations
-from attributary.api.ara.terms import ARA
+from attributary.api.ara.registration import MONTH, PLACEHOLDER, Registrations, header, registrations
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query, SparkKeys
 from attributary.errors import InputError
 from attributary.plan import JointPlan, Plan

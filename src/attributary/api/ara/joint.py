@@ -12,8 +12,17 @@ from typing import Any
 import numpy as np
 
 from attributary.api.ara.keys.key_layout import KEYS, domain
-from attributary.api.ara.message import PLACEHOLDER, header
-from attributary.api.ara.registration import LARGEST, LONGEST_ID, ONCE, PLAN, REST, Json, Registrations
+from attributary.api.ara.registration import (
+    LARGEST,
+    LONGEST_ID,
+    ONCE,
+    PLACEHOLDER,
+    PLAN,
+    REST,
+    Json,
+    Registrations,
+    header,
+)
 from attributary.api.attribution_api import Clients, Message, Query
 from attributary.api.event_values import known_labels, unknown_labels
 from attributary.errors import InputError

@@ -5,6 +5,7 @@ the pieces of the unknown ones, which the browser joins to the keys by OR, and t
 sources whose filter data has the same mark: one that was registered under another plan gets that plan's, or nothing.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,15 +16,19 @@ import numpy as np
 
 from attributary.api.ara.keys.fewer_classes import ContributionClasses, classes
 from attributary.api.ara.keys.key_layout import KeyLayout, layout
+from attributary.api.ara.parse import source, trigger
+from attributary.api.attribution_api import Message
 from attributary.api.event_values import draw, ends, known_labels, micros, scaled, unknown_labels
 from attributary.api.sites import parse_url
 from attributary.errors import InputError, brief
-from attributary.logs.log_columns import missing_cells
+from attributary.logs.labels import missing_cells
 from attributary.plan import Plan
 from attributary.spec import Logs, Spec
 from attributary.spec.measure import MICRO
 from attributary.types import Record
 
+PLACEHOLDER = "https://shop.example"
+LONG = 16_384  # bytes of a header that servers and proxies may refuse
 HEADERS = {"source": "Attribution-Reporting-Register-Source", "trigger": "Attribution-Reporting-Register-Trigger"}
 CLASS, PLAN = "split", "plan"  # the filters that a class and a plan's mark are called by
 LONGEST_ID = 25  # characters in the name of a key
@@ -311,3 +316,16 @@ def _whole(number: int, name: str, low: int, end: int) -> int:
     if not low <= whole < end:
         raise InputError(f"{name} is a whole number from {low} to {end - 1}; got {brief(number)}")
     return whole
+
+
+def header(kind: str, registration: Record) -> Message:
+    """A registration as a header, and what a browser would warn of; what it would refuse is an InputError."""
+    text = json.dumps(registration, separators=(",", ":"))
+    parsed: Any = source(text) if kind == "source" else trigger(text)
+    for error in parsed.errors:
+        raise InputError(f"a browser would refuse the {kind} registration: {error}")
+    line = f"{HEADERS[kind]}: {text}"
+    notes = [f"a browser would warn of the {kind} registration: {warning}" for warning in parsed.warnings]
+    if len(line) > LONG:
+        notes += [f"the {kind} header has {len(line):,} bytes; see that servers and proxies let it through"]
+    return Message((line,), tuple(notes))

@@ -12,7 +12,7 @@ import numpy as np
 
 from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
-from attributary.api.bigquery.terms import BIGQUERY, BigQuerySection
+from attributary.api.bigquery import BIGQUERY, BigQuerySection
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import model

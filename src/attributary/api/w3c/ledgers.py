@@ -27,7 +27,7 @@ from attributary.api.w3c.schemes import STEPS, ReportKind, lookback_days, one_co
 from attributary.errors import InputError
 from attributary.logs.counts import FATES
 from attributary.logs.devices import SITE, DeviceRules, Devices, LevelLoss, Reported, SiteColumns
-from attributary.logs.log_columns import number_rows
+from attributary.logs.labels import number_rows
 from attributary.plan import Plan
 from attributary.spec import Spec
 from attributary.spec.measure import AT, BEYOND, MICRO, OF

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
 from attributary.api.event_values import draw, known_labels, micros, scaled, unknown_labels
+from attributary.api.w3c import W3C
 from attributary.api.w3c.attribution_options import (
     ConversionOptions,
     ImpressionOptions,
@@ -32,9 +33,8 @@ from attributary.api.w3c.index_layout import (
     used_levels,
 )
 from attributary.api.w3c.schemes import ReportKind, index_level, lookback_days, report_bytes, scheme_of, section_of
-from attributary.api.w3c.terms import W3C
 from attributary.errors import InputError, brief
-from attributary.logs.log_columns import missing_cells
+from attributary.logs.labels import missing_cells
 from attributary.plan import Plan
 from attributary.plan.plan import IndexLayout
 from attributary.spec import Logs

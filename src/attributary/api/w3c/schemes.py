@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import Field
 
 from attributary.api.w3c.attribution_options import DAY
-from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
+from attributary.noise.model import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
 from attributary.spec import Spec
 from attributary.spec.measure import COUNT, MICRO
 from attributary.spec.mistakes import Mistake, tables_in

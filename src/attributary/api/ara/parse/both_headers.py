@@ -67,64 +67,58 @@ class FilterPair:
 
 EVERY = FilterPair()
 LONGEST, MOST_KEYS, MOST_VALUES = 25, 50, 50
-RESERVED = 'is prohibited as keys starting with "_" are reserved'
 
 
-def _of_source(j: Json) -> frozenset[str] | None:
+def _of_source(j: Json) -> frozenset[str]:
     if j.key in ("source_type", "_lookback_window"):
-        return j.error("is prohibited because it is implicitly set")
-    if _is_reserved(j) or not j.short(j.key, LONGEST, "key exceeds max length per filter string"):
-        return None
-    value = read.short_string(LONGEST, "exceeds max length per filter string")
-    return _set(read.distinct(value, 0, MOST_VALUES)(j))
+        raise j.error("is prohibited because it is implicitly set")
+    _refuse_reserved(j)
+    j.short(j.key, LONGEST, "key exceeds max length per filter string")
+    return frozenset(read.distinct(_VALUE, 0, MOST_VALUES)(j))
+
+
+_VALUE = read.short_string(LONGEST, "exceeds max length per filter string")
 
 
 filter_data = read.entries(_of_source, MOST_KEYS)  # what a source says of itself: for each key, values
 
 
-def filter_pair(fields: Fields, _name: str = "") -> FilterPair | None:
+def filter_pair(fields: Fields, _name: str) -> FilterPair:
     """The `filters` and `not_filters` among an object's fields."""
-    positive_ones = fields.take("filters", _configs, ())
-    negative_ones = fields.take("not_filters", _configs, ())
-    return None if positive_ones is None or negative_ones is None else FilterPair(positive_ones, negative_ones)
+    return FilterPair(*(fields.take(name, _configs, ()) for name in ("filters", "not_filters")))
 
 
-def _config(j: Json) -> FilterConfig | None:
-    if not j.typed("an object"):
-        return None
-    faults = j.findings.faults
-    lookback = Fields(j).take("_lookback_window", read.positive)
+def _config(j: Json) -> FilterConfig:
+    j.typed("an object")
+    fields = Fields(j)
+    lookback = fields.take("_lookback_window", read.positive)
     asked = read.entries(_of_trigger)(j)
-    return FilterConfig(asked, lookback) if asked is not None and j.findings.faults == faults else None
+    fields.whole()
+    return FilterConfig(asked, lookback)
 
 
 _configs = read.one_or_list(("a list", "an object"), _config, read.each(_config))
 
 
-def _of_trigger(j: Json) -> frozenset[str] | None:
-    if _is_reserved(j):
-        return None
-    return _set(read.distinct(_side if j.key == "source_type" else read.string)(j))
+def _of_trigger(j: Json) -> frozenset[str]:
+    _refuse_reserved(j)
+    return frozenset(read.distinct(_side if j.key == "source_type" else read.string)(j))
 
 
-def _is_reserved(j: Json) -> bool:
-    return j.key.startswith("_") and not j.error(RESERVED)
+def _refuse_reserved(j: Json) -> None:
+    if j.key.startswith("_"):
+        raise j.error('is prohibited as keys starting with "_" are reserved')
 
 
-def _known(allowed: Container[str], message: str, j: Json) -> str | None:
+def _known(allowed: Container[str], message: str, j: Json) -> str:
     """A string, with a warning where it is none of those allowed."""
-    text = read.string(j)
-    if text is not None and text not in allowed:
+    if (text := read.string(j)) not in allowed:
         j.warning(message.format(text))
     return text
 
 
 SIDES = ("event", "navigation")
 _side = partial(_known, SIDES, f"unknown value {{}} (source_type can only match one of {', '.join(SIDES)})")
-
-
-def _set(values: tuple[str, ...] | None) -> frozenset[str] | None:
-    return None if values is None else frozenset(values)
 
 
 SOURCE_TYPES = frozenset(
@@ -176,21 +170,37 @@ def debug_reporting(types: frozenset[str], limits: BrowserLimits, budgeted: bool
         DebugReporting,
         **budget,
         debug_data=read.optional(partial(_data, read.each(datum)), ()),
-        aggregation_coordinator_origin=read.coordinator(limits.coordinators),
+        aggregation_coordinator_origin=coordinator(limits),
         key_piece=read.required(read.hex128),
     )
 
-    def within_budget(j: Json) -> DebugReporting | None:
+    def within_budget(j: Json) -> DebugReporting:
         made = asked(j)
-        if made is None or made.budget is None or all(datum.value <= made.budget for datum in made.debug_data):
-            return made
-        return j.error(f"data contains value greater than budget ({made.budget})")
+        if made.budget is not None and any(datum.value > made.budget for datum in made.debug_data):
+            raise j.error(f"data contains value greater than budget ({made.budget})")
+        return made
 
     return within_budget
 
 
-def _data(each_datum: Reader[tuple[DebugDatum, ...]], j: Json) -> tuple[DebugDatum, ...] | None:
+def _data(each_datum: Reader[tuple[DebugDatum, ...]], j: Json) -> tuple[DebugDatum, ...]:
     data = each_datum(j)
-    times = Counter(name for datum in data or () for name in datum.types)
-    twice = [name for name, count in times.items() if count > 1]
-    return j.error(f"duplicate type: {', '.join(twice)}") if twice else data
+    times = Counter(name for datum in data for name in datum.types)
+    if twice := [name for name, count in times.items() if count > 1]:
+        raise j.error(f"duplicate type: {', '.join(twice)}")
+    return data
+
+
+def coordinator(limits: BrowserLimits) -> Field:
+    """The origin of the aggregation service's key server; by default the first."""
+    allowed = limits.coordinators
+
+    def origin(j: Json) -> str:
+        url = read.address(j)
+        if url.more_than_origin:
+            j.warning(f"URL components other than origin ({url.origin}) will be ignored")
+        if url.origin not in allowed:
+            raise j.error(f"must be one of the following: {', '.join(allowed)}")
+        return url.origin
+
+    return read.optional(origin, allowed[0])

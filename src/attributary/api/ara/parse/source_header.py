@@ -13,7 +13,7 @@ from attributary.noise.randomised_response import LARGEST_EPSILON, response_rate
 
 HOUR = 3600
 MOST_KEYS, LONGEST_KEY, MOST_BUDGETS, LONGEST_BUDGET = 20, 25, 25, 25
-SHORTEST_EXPIRY, LONGEST_EXPIRY = both.DAY, 30 * both.DAY
+LONGEST_EXPIRY = 30 * both.DAY
 MOST_REPORTS, MOST_TRIGGER_DATA, MOST_WINDOWS = 20, 32, 5
 DEFAULT_REPORTS = {"navigation": 3, "event": 1}
 DEFAULT_TRIGGER_DATA = {"navigation": 8, "event": 2}
@@ -70,16 +70,13 @@ def source(
     """
     if source_type not in DEFAULT_REPORTS:
         raise ValueError(f"source_type must be one of {', '.join(DEFAULT_REPORTS)}; got {source_type!r}")
-    made = _source(source_type, limits)
 
-    def checked(j: Json) -> Source | None:
-        value = made(j)
-        if value is None:
-            return None
+    def checked(j: Json) -> Source:
+        value = _source(source_type, limits)(j)
         numbers = value.trigger_data
         if value.trigger_data_matching == "modulus" and sorted(numbers) != list(range(len(numbers))):
             contiguous = "trigger_data must form a contiguous sequence of integers starting at 0 for modulus"
-            return j.at("trigger_data_matching", None).error(contiguous)
+            raise j.at("trigger_data_matching").error(contiguous)
         _check_event_level(value, j.findings, limits, note_gain)
         return value
 
@@ -93,7 +90,7 @@ def _source(source_type: str, limits: both.BrowserLimits) -> Reader[Source]:
     scopes = read.record(
         AttributionScopes,
         limit=read.required(read.whole(1, both.UINT32_MAX)),
-        values=lambda f, name: read.required(partial(_scopes, f.values["limit"]))(f, name),
+        values=read.required(_scopes, after="limit"),
         max_event_states=read.optional(read.whole(1, limits.trigger_states), DEFAULT_STATES),
     )
     return read.record(
@@ -102,9 +99,7 @@ def _source(source_type: str, limits: both.BrowserLimits) -> Reader[Source]:
         event_report_windows=partial(_event_windows, source_type),
         max_event_level_reports=read.optional(read.whole(0, MOST_REPORTS), DEFAULT_REPORTS[source_type]),
         trigger_data=read.optional(numbers, data),
-        aggregatable_report_window=lambda f, name: f.take(
-            name, partial(_report_window, f.values["expiry"]), f.values["expiry"]
-        ),
+        aggregatable_report_window=_aggregatable_window,
         aggregation_keys=read.optional(_keys, {}),
         destination=read.required(_destinations),
         event_level_epsilon=read.optional(lambda j: j.within(read.number(j), 0, most), most),
@@ -121,10 +116,8 @@ def _source(source_type: str, limits: both.BrowserLimits) -> Reader[Source]:
     )
 
 
-def _site(j: Json) -> str | None:
+def _site(j: Json) -> str:
     url = read.address(j)
-    if url is None:
-        return None
     if url.more_than_site:
         j.warning(f"URL components other than site ({url.site}) will be ignored")
     if url.public_suffix:
@@ -137,11 +130,8 @@ def _site(j: Json) -> str | None:
 _destinations = read.one_or_list(("a string", "a list"), _site, read.distinct(_site, 1, 3))
 
 
-def _expiry(source_type: str, j: Json) -> int | None:
-    seconds = _duration(j)
-    if seconds is None:
-        return None
-    seconds = j.clamp(seconds, SHORTEST_EXPIRY, LONGEST_EXPIRY)
+def _expiry(source_type: str, j: Json) -> int:
+    seconds = j.clamp(_duration(j), both.DAY, LONGEST_EXPIRY, "")
     days = (seconds + both.DAY // 2) // both.DAY * both.DAY
     if source_type == "event" and days != seconds:
         j.warning(f"will be rounded to nearest day ({days}) as source type is event")
@@ -155,79 +145,72 @@ _budget = read.short_keyed(LONGEST_BUDGET, "name exceeds max length per budget n
 _budgets = read.entries(_budget, MOST_BUDGETS)
 
 
-def _duration(j: Json) -> int | None:
+def _duration(j: Json) -> int:
     """Seconds, as a number or in a string."""
-    if not j.typed("a number", "a string"):
-        return None
+    j.typed("a number", "a string")
     return read.uint64(j) if j.is_a("a string") else read.whole(0, read.INFINITY, "must be non-negative")(j)
 
 
-def _report_window(expiry: int | None, j: Json) -> int | None:
+def _aggregatable_window(fields: Fields, name: str) -> int | None:
+    expiry: int | None = fields.values["expiry"]
+    window: int | None = fields.take(name, partial(_report_window, expiry), expiry)
+    return window
+
+
+def _report_window(expiry: int | None, j: Json) -> int:
     """A window in seconds: at least an hour, at most until the source expires."""
     seconds = _duration(j)
-    lacking = seconds is None or j.lacks(expiry=expiry)
-    return None if lacking else j.clamp(seconds or 0, HOUR, expiry or 0, " (expiry)")
+    return j.clamp(seconds, HOUR, j.needs("expiry", expiry), " (expiry)")
 
 
 def _event_windows(source_type: str, fields: Fields, _name: str) -> EventReportWindows | None:
     """The windows that a source asks for in one of two ways, or those of its type."""
-    expiry = fields.values["expiry"]
+    expiry: int | None = fields.values["expiry"]
 
-    def until(end: int | None) -> EventReportWindows | None:
-        early = EARLY_WINDOWS[source_type]
-        return None if end is None else EventReportWindows(0, (*(time for time in early if time < end), end))
+    def until(end: int) -> EventReportWindows:
+        return EventReportWindows(0, (*(time for time in EARLY_WINDOWS[source_type] if time < end), end))
 
     readers: dict[str, Reader[EventReportWindows]] = {
         "event_report_window": lambda j: until(_report_window(expiry, j)),
         "event_report_windows": read.record(
             EventReportWindows,
             start_time=read.optional(partial(_start, expiry), 0),
-            end_times=lambda f, name: read.required(partial(_ends, expiry, f.values["start_time"]))(f, name),
+            end_times=read.required(partial(_ends, expiry), after="start_time"),
         ),
     }
     here = [name for name in readers if name in fields.j.value]
-    windows = [fields.take(name, readers[name]) for name in here]
+    windows: list[EventReportWindows | None] = [fields.take(name, readers[name]) for name in here]
     if len(here) > 1:
-        return fields.j.error(f"mutually exclusive fields: {', '.join(here)}")
-    return windows[0] if here else until(expiry)
+        fields.refuse(fields.j, f"mutually exclusive fields: {', '.join(here)}")
+    return windows[0] if here else None if expiry is None else until(expiry)
 
 
-def _start(expiry: int | None, j: Json) -> int | None:
+def _start(expiry: int | None, j: Json) -> int:
     start = read.whole()(j)
-    if start is None or j.lacks(expiry=expiry):
-        return None
-    last = expiry or 0
+    last = j.needs("expiry", expiry)
     return j.within(start, 0, last, f"must be non-negative and <= expiry ({last})")
 
 
-def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | None:
-    if j.lacks(start_time=start, expiry=expiry):
-        return None
-    ends = [start or 0]
+def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...]:
+    ends, last = [j.needs("start_time", start)], j.needs("expiry", expiry)
 
-    def end(j: Json) -> int | None:
-        time = read.positive(j)
-        if time is None:
-            return None
-        time = j.clamp(time, HOUR, expiry or 0, " (expiry)")
-        if time <= ends[-1]:
-            before = "start_time" if len(ends) == 1 else "previous end_time"
-            return j.error(f"must be > {before} ({ends[-1]})")
-        ends.append(time)
+    def end(j: Json) -> int:
+        time = j.clamp(read.positive(j), HOUR, last, " (expiry)")
+        before = "start_time" if len(ends) == 1 else "previous end_time"
+        ends.append(j.within(time, ends[-1] + 1, last, f"must be > {before} ({ends[-1]})"))
         return time
 
     return read.each(end, 1, MOST_WINDOWS, stop=True)(j)
 
 
-def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:
+def _scopes(limit: int | None, j: Json) -> tuple[str, ...]:
     values = read.distinct(read.short_string(LONGEST_SCOPE, "exceeds max length per attribution scope"))(j)
-    if values is None or j.lacks(limit=limit):
-        return None
+    limit = j.needs("limit", limit)
     if not values:
-        return j.error("must be non-empty if limit is set")
-    most, what = (limit, "limit") if limit < MOST_SCOPES else (MOST_SCOPES, "max number of attribution scopes")  # type: ignore[operator]
-    message = f"size must be less than or equal to {what} ({most}) if limit is set"
-    return None if j.within(len(values), 1, most or 0, message) is None else values
+        raise j.error("must be non-empty if limit is set")
+    most, what = (limit, "limit") if limit < MOST_SCOPES else (MOST_SCOPES, "max number of attribution scopes")
+    j.within(len(values), 1, most, f"size must be less than or equal to {what} ({most}) if limit is set")
+    return values
 
 
 STATES = "number of possible output states"
@@ -246,7 +229,7 @@ def _check_event_level(value: Source, findings: Findings, limits: both.BrowserLi
         if bits > limit:
             findings.exceeds(name, f"{what}: {bits:.2f} exceeds {limit_name} ({limit:.2f})")
         elif note:
-            findings.note((), f"{what}: {bits:.2f}")
+            findings.note(f"{what}: {bits:.2f}")
 
     states = output_states(data, len(value.event_report_windows.end_times), reports)
     if states > limits.trigger_states:
@@ -263,8 +246,8 @@ def _check_event_level(value: Source, findings: Findings, limits: both.BrowserLi
         what, named = "information gain for attribution scope", "max event-level attribution scope information gain"
         gain("scopes-channel-capacity", what, bits, f"{named} {per}", most)
     if note:
-        findings.note((), f"{STATES}: {states}")
-        findings.note((), f"randomized trigger rate: {response_rate(states, epsilon):.7f}")
+        findings.note(f"{STATES}: {states}")
+        findings.note(f"randomized trigger rate: {response_rate(states, epsilon):.7f}")
     always = "event-level attribution will always fail because"
     if reports and not data:
         findings.warning((), f"max_event_level_reports > 0 but {always} trigger_specs is empty")

@@ -29,33 +29,24 @@ class KeyValues(NamedTuple):
     filters: both.FilterPair
 
 
-def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
+def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...]:
     """The values for all sources, or a list of values with filters, of which the first match wins."""
 
-    def filtering_id(j: Json) -> int | None:
+    def filtering_id(j: Json) -> int:
         n = read.uint(j)
-        if n is None or j.lacks(aggregatable_filtering_id_max_bytes=id_bytes):
-            return None
-        return j.within(n, 0, 256 ** (id_bytes or 0) - 1, DEFAULT_RANGE if id_bytes == 1 else None)
+        size = j.needs("aggregatable_filtering_id_max_bytes", id_bytes)
+        return j.within(n, 0, 256**size - 1, DEFAULT_RANGE if size == 1 else None)
 
     fields = {"value": read.required(read.contribution_value), "filtering_id": read.optional(filtering_id, 0)}
     whole = read.record(KeyValue, **fields)
 
-    def one(j: Json) -> KeyValue | None:
-        if not j.typed("a number", "an object"):
-            return None
-        if j.is_a("an object"):
-            return whole(j)
-        value = read.contribution_value(j)
-        return None if value is None else KeyValue(value)
-
-    def of_all(j: Json) -> KeyValues | None:
-        each = values(j)
-        return None if each is None else KeyValues(each, both.EVERY)
+    def one(j: Json) -> KeyValue:
+        j.typed("a number", "an object")
+        return whole(j) if j.is_a("an object") else KeyValue(read.contribution_value(j))
 
     values = read.entries(one)
     filtered = read.each(read.record(KeyValues, values=read.required(values), filters=both.filter_pair))
-    return read.one_or_list(("an object", "a list"), of_all, filtered)(j)
+    return read.one_or_list(("an object", "a list"), lambda j: KeyValues(values(j), both.EVERY), filtered)(j)
 
 
 LONGEST_CONTEXT_ID, MOST_ID_BYTES = 64, 8
@@ -114,7 +105,13 @@ class Trigger:
 
 def trigger(text: str, limits: both.BrowserLimits = both.DEFAULT) -> Parsed[Trigger]:
     """A trigger registration from the JSON of its header, or why it is refused."""
-    return read.parsed(text, _trigger(limits))
+
+    def checked(j: Json) -> Trigger:
+        value = _trigger(limits)(j)
+        _warn_of_lone_keys(value, j.findings)
+        return value
+
+    return read.parsed(text, checked)
 
 
 _DATUM = read.record(
@@ -137,49 +134,41 @@ _EVENT_DATUM = read.record(
 @cache
 def _trigger(limits: both.BrowserLimits) -> Reader[Trigger]:
     when, id_bytes = "aggregatable_source_registration_time", "aggregatable_filtering_id_max_bytes"
-    trigger = read.record(
+    return read.record(
         Trigger,
         aggregatable_source_registration_time=read.optional(read.one_of("exclude", "include"), "exclude"),
-        aggregatable_filtering_id_max_bytes=read.given(when, _id_bytes, 1),
+        aggregatable_filtering_id_max_bytes=read.optional(_id_bytes, 1, after=when),
         aggregatable_trigger_data=read.optional(read.each(_DATUM), ()),
-        aggregatable_values=read.given(id_bytes, _values_list, ()),
+        aggregatable_values=read.optional(_values_list, (), after=id_bytes),
         aggregatable_deduplication_keys=read.optional(read.each(_DEDUPLICATION), ()),
         named_budgets=read.optional(read.each(_NAMED_BUDGET), ()),
         event_trigger_data=read.optional(read.each(_EVENT_DATUM), ()),
-        trigger_context_id=read.given(when, _context_id),
+        trigger_context_id=read.optional(_context_id, after=when),
         aggregatable_debug_reporting=read.lenient(both.debug_reporting(both.TRIGGER_TYPES, limits, budgeted=False)),
         attribution_scopes=read.optional(read.distinct(read.string), ()),
-        aggregation_coordinator_origin=read.coordinator(limits.coordinators),
+        aggregation_coordinator_origin=both.coordinator(limits),
         debug_key=read.lenient(read.uint64),
         debug_reporting=read.lenient(read.boolean, False),
         filters=both.filter_pair,
     )
 
-    def with_warnings(j: Json) -> Trigger | None:
-        value = trigger(j)
-        if value is not None:
-            _warn_of_lone_keys(value, j.findings)
-        return value
 
-    return with_warnings
-
-
-def _id_bytes(when: str | None, j: Json) -> int | None:
+def _id_bytes(when: str | None, j: Json) -> int:
     size = read.whole(1, MOST_ID_BYTES)(j)
-    above = "with a non-default value (higher than 1) is prohibited"
-    return size if size is None or _is_allowed(when, size == 1, above, j) else None
+    _needs_exclude(when, j, size > 1, "with a non-default value (higher than 1) is prohibited")
+    return size
 
 
-def _context_id(when: str | None, j: Json) -> str | None:
+def _context_id(when: str | None, j: Json) -> str:
     text = read.short_string(LONGEST_CONTEXT_ID, "exceeds max length per trigger context ID")(j)
-    return text if text is None or _is_allowed(when, False, "is prohibited", j) else None
+    _needs_exclude(when, j, True, "is prohibited")
+    return text
 
 
-def _is_allowed(when: str | None, usual: bool, words: str, j: Json) -> bool:
-    """Whether a value fits the trigger's `aggregatable_source_registration_time`."""
-    if j.lacks(aggregatable_source_registration_time=when):
-        return False
-    return usual or when == "exclude" or bool(j.error(f"{words} for aggregatable_source_registration_time {when}"))
+def _needs_exclude(when: str | None, j: Json, special: bool, words: str) -> None:
+    """Refuses a special value of a trigger whose reports include the time of the source."""
+    if j.needs("aggregatable_source_registration_time", when) != "exclude" and special:
+        raise j.error(f"{words} for aggregatable_source_registration_time {when}")
 
 
 def _warn_of_lone_keys(value: Trigger, findings: Findings) -> None:

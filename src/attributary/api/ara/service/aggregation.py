@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
-from attributary.api.ara.service.batch import Rules, SpentHours
-from attributary.api.ara.service.report_ids import ReportIds
+from attributary.api.ara.service.batch import ReportIds, Rules, SpentHours
 from attributary.api.ara.service.summary_report import Index, distinct, other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise

@@ -195,6 +195,8 @@ def report_blocks(path: str) -> Iterator[tuple[int, int, int]]:
 
 def rows_or_damage(path: str, places: Sequence[int]) -> Iterator[list[bytes] | Damaged]:
     """Payload, key id and shared info of each report in some blocks, and what is wrong where one is damaged."""
+    if not places:
+        return
     with _opened(path) as (file, header):
         fields, size = record_fields(header.schema, REPORT), os.path.getsize(path)
         for at in places:
