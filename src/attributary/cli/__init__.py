@@ -95,13 +95,21 @@ def _without_pandas(callback: Callable[..., object]) -> Callable[..., Any]:
     def run(**options: object) -> Any:
         import pyarrow as pa
 
-        if "pandas" not in sys.modules:
-            sys.modules["pandas"] = None  # type: ignore[assignment]  # an import of it fails
+        sys.meta_path.insert(0, _NoPandas)
+        try:
             pa.scalar(None)
-            del sys.modules["pandas"]
+        finally:
+            sys.meta_path.remove(_NoPandas)
         return callback(**options)
 
     return run
+
+
+class _NoPandas:
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> None:
+        if name == "pandas":
+            raise ImportError(name)
 
 
 def _refuse_bytes(args: list[str]) -> None:
