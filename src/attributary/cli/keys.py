@@ -52,7 +52,7 @@ docs/cleanrooms.md, docs/w3c.md, docs/cluster.md
 @option("--source-event-id N", "Event id of the impression.", type=EVENT)
 @option("--deduplication-key N", "Deduplication key of the conversion, such as an order number.", type=EVENT)
 @option("--impressions FILE", "Impressions that occurred: write the query to -o.", multiple=True)
-@flag("--partial", "Say that --impressions lacks some impressions that reports can hold.")
+@flag("--partial", "State that --impressions lacks some of the impressions that reports can hold.")
 @option("--bits A=N", "At the first run: bits of an attribute in a key.", multiple=True)
 @option("--values A=X,Y", "At the first run: all values of a known attribute.", multiple=True)
 @option(

@@ -191,6 +191,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         "not_private": privacy.not_private(inputs.not_private),
         "several": several,
         "version": __version__,
+        "between": "",
         "files": [path.rstrip("/").rsplit("/", 1)[-1] for path in inputs.files],
         "measures": [],
     }

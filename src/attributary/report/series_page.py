@@ -106,6 +106,7 @@ def series_page(
         "not_private": not_private(series.not_private),
         "generated": series.generated,
         "version": __version__,
+        "files": [],
         "total": facts.total._asdict() | {"svg": course_svg(whole(series), 0, large=True)},
         "changed": [_row(series, node, fact) for node, fact in zip(changed, facts.changed, strict=False)],
         "tree": _below(series, kept.keep, -1),
