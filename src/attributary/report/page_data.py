@@ -63,10 +63,15 @@ LARGE = 2.0**31
 IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # nothing in a script ends its element or begins a comment
 
 
-def pack(quantities: Sequence[Quantity], cut: Cut) -> tuple[Record, str]:
-    """The kept nodes in level order: how many children each has, their labels and their figures, and what is where.
+class Packed(NamedTuple):
+    about: Record  # what is where
+    data: str  # base64
 
-    Figures of further quantities have the same names with a number behind them.
+
+def pack(quantities: Sequence[Quantity], cut: Cut) -> Packed:
+    """The kept nodes in level order: how many children each has, their labels and their figures.
+
+    Those of further quantities have the same names with a number behind them.
     """
     est, keep = quantities[0].estimates, cut.keep
     tree = est.tree
@@ -89,7 +94,7 @@ def pack(quantities: Sequence[Quantity], cut: Cut) -> tuple[Record, str]:
         block += content + bytes(-len(content) % ALIGNED)
     sizes = [int(keep[tree.slice(i)].sum()) for i in range(tree.depth)]
     data = base64.b64encode(zlib.compress(bytes(block), 6)).decode()
-    return {"sizes": sizes, "columns": columns, "part": 10 ** quantities[0].digits}, data
+    return Packed({"sizes": sizes, "columns": columns, "part": 10 ** quantities[0].digits}, data)
 
 
 def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, Values]:
@@ -152,9 +157,9 @@ def stored(quantities: list[Quantity], kept: Cut) -> Record:
     """What the template puts into the page for its script, and how much that is."""
     first, doubt = quantities[0], quantities[0].doubt
     est = first.estimates
-    places, data = pack(quantities, kept)
+    packed = pack(quantities, kept)
     about = {
-        **places,
+        **packed.about,
         "levels": list(est.tree.level_names),
         "tau": first.tau,
         "limit": doubt.threshold,
@@ -183,7 +188,7 @@ def stored(quantities: list[Quantity], kept: Cut) -> Record:
         "left": f"{len(est) - kept.nodes:,}" if kept.nodes < len(est) else "",
         "kept": f"{kept.nodes:,}",
         "about": json.dumps(about).translate(IN_SCRIPT),
-        "data": data,
+        "data": packed.data,
         "bins": NAMES,
         "level_names": numerals.few(est.tree.level_names),
         "nodes": len(est),
