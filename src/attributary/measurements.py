@@ -260,7 +260,12 @@ class Measurements:
             return self
         noisy, variance = self.noisy.copy(), self.variance.copy()
         for family in self.families:
-            family.put_independent(noisy, variance)
+            rows = family.rows
+            known = np.flatnonzero(np.abs(rows).sum(axis=1) == 0)  # their sum is
+            variance[family.nodes] = rows
+            variance[family.nodes[known]] = family.variance[known]
+            variance[family.parent[known]] = 0.0
+            noisy[family.parent[known]] = noisy[family.nodes[known]].sum(axis=1)
         return replace(self, noisy=noisy, variance=variance, families=())
 
     def with_noise(self, noisy: Floats, variance: Floats, not_private: str = "") -> "Measurements":
@@ -269,7 +274,10 @@ class Measurements:
         return replace(self, noisy=noisy, variance=variance, not_private=words, families=())
 
     def again(self, other: "Measurements") -> "Measurements":
-        """Both measured the *same* conversions (a query repeated): combined by inverse variance."""
+        """Both measured the *same* conversions (a query repeated): combined by inverse variance.
+
+        Of two shapes of noise, each node has that of the figure with the smaller variance.
+        """
         if self.noisy.ndim > 1:
             return _beside([self.column(j).again(other.column(j)) for j in range(self.noisy.shape[1])], self.names)
         x, y = (np.where(m.variance == np.inf, 0.0, m.noisy) for m in (self, other))
@@ -287,7 +295,12 @@ class Measurements:
             made.noisy[at], joined = family.combine(mine.noisy[at], theirs.noisy[at], theirs.variance[at])
             made.variance[at] = joined.variance
             families.append(joined)
-        return replace(made, families=tuple(families), freedom=_least_freedom(self, other), **_shapes(self, other))
+        made = replace(made, families=tuple(families), freedom=_least_freedom(self, other))
+        if self.shape == other.shape and self.code is None and other.code is None:
+            return made
+        codes = [np.zeros(len(m.noisy), np.uint8) if m.code is None else m.code for m in (self, other)]
+        code = np.where(other.variance < self.variance, codes[1] + np.uint8(len(self.shapes)), codes[0])
+        return replace(made, shape=tuple(shape.name for m in (self, other) for shape in m.shapes), code=code)
 
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
@@ -328,16 +341,6 @@ def _least_freedom(one: Measurements, other: Measurements) -> Floats | None:
     """The degrees of freedom of the less certain noise level, if any was estimated."""
     both = [each for each in (one.freedom, other.freedom) if each is not None]
     return np.min(both, axis=0) if both else None
-
-
-def _shapes(one: Measurements, other: Measurements) -> Record:
-    """The shapes of two figures made one: of each node, that of the figure with the smaller variance."""
-    same = one.shape == other.shape and one.code is None and other.code is None
-    if same:
-        return {}
-    codes = [np.zeros(len(m.noisy), np.uint8) if m.code is None else m.code for m in (one, other)]
-    code = np.where(other.variance < one.variance, codes[1] + np.uint8(len(one.shapes)), codes[0])
-    return {"shape": tuple(shape.name for m in (one, other) for shape in m.shapes), "code": code}
 
 
 def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:
@@ -431,15 +434,6 @@ class FamilyCovariance:
             return made
         bound = np.eye(nodes.shape[1]) * np.abs(covariance).sum(axis=2)[:, None, :]
         return cls(parent, nodes, np.where(below[:, :, None], bound, covariance))
-
-    def put_independent(self, noisy: Floats, variance: Floats) -> None:
-        """Puts independent figures that the passes take into the place of these, for all nodes of a tree."""
-        rows = self.rows
-        known = np.flatnonzero(np.abs(rows).sum(axis=1) == 0)  # the sum
-        variance[self.nodes] = rows
-        variance[self.nodes[known]] = self.variance[known]
-        variance[self.parent[known]] = 0.0
-        noisy[self.parent[known]] = noisy[self.nodes[known]].sum(axis=1)
 
     def estimated(self, parent: Floats) -> Floats:
         """The variance of each child's estimate, from that of its parent's."""

@@ -33,7 +33,7 @@ from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
 from attributary.pipeline.denoise_table import DenoisedTable, denoise_table
 from attributary.pipeline.read_prior import read_tree_and_prior
-from attributary.plan import MeasurePlan, Plan, load_plan
+from attributary.plan import MeasurePlan, Plan
 from attributary.prior import from_counts
 from attributary.read_estimates import by_breakdown
 from attributary.report.series_page import LARGE, course
@@ -309,7 +309,7 @@ def _sources(
             raise InputError(f"there are neither estimates nor a plan in {path}; {TAKES['explore']}")
     elif not tables and not plan:
         known.refuse("explore", REMEDIES.get(known.kind, ""))
-    made = load_plan(plan) if plan else None
+    made = Plan.load(plan) if plan else None
     names = tuple(_tables_of(tables[0])) if tables else made.spec.called if made else ()
     for each in filter(None, (names, made.spec.called if made else ())):
         if breakdown is not None and breakdown not in each:
