@@ -126,7 +126,7 @@ def test_keys_and_estimates_are_those_of_one_machine(
     assert len(number) == len(tree)  # each node once
     parents = zip(table.column("parent").to_pylist(), table.column("level").to_pylist(), strict=True)
     assert all(number.get(up, -1) == level - 1 for up, level in parents)
-    assert len(read_queried(plan, str(shop / "keys" / "tree.parquet")).tree) == len(tree)
+    assert len(read_queried(plan, str(shop / "keys" / "tree.parquet")).trees[0]) == len(tree)
 
     files = reports(plan, shop, 2)
     for chosen in (Estimator(), Estimator("nonnegative")):

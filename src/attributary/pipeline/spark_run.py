@@ -30,12 +30,11 @@ from attributary.noise.blocks import (
     block_number,
     codes_by_level,
 )
-from attributary.pipeline.run import FILES, Known, Request, Run, check_earlier, plan_for, simulate
+from attributary.pipeline.run import FILES, Known, Request, Run, Simulated, check_earlier, plan_for, simulate
 from attributary.pipeline.run_parts import ON_PAGE, CountTask, RunInParts, numbered_from, upper_levels, with_words
 from attributary.pipeline.spark_count import Parts, first_level, why_not_in_parts
 from attributary.pipeline.spark_nodes import denoise_measures
 from attributary.plan import Plan
-from attributary.plan.joint import JointPlan
 from attributary.prior import none
 from attributary.prior.earlier import profile
 from attributary.spec import Spec
@@ -70,9 +69,10 @@ class RunTask:
             return {}
         known = Known.of(self.plan.spec, *counted, None, False, None)
         entropy = BlockEntropy(self.key, part, self.blocks)
-        (done,) = simulate(self.plan, [known], self.estimator, self.confidence, entropy, False, self.generated)
-        names, first = done.tables.keys() & {"estimates", "ratios"}, self.first.get(part, 0)
-        return {name: with_words(numbered_from(done.tables[name], first)) for name in names}
+        parts, _ = simulate(self.plan, [known], self.estimator, entropy, False)
+        tables = Run(self.plan, *counted, parts, self.confidence, self.generated).tables
+        names, first = tables.keys() & {"estimates", "ratios"}, self.first.get(part, 0)
+        return {name: with_words(numbered_from(tables[name], first)) for name in names}
 
     def measured(self, rows: Arrow) -> Arrow:
         """The noisy sums of a part's nodes, by measure; nodes above all parts have what it adds to their sums."""
@@ -87,7 +87,8 @@ class RunTask:
         code = np.concatenate(list(codes_by_level(tree))).astype(np.int64)
         block = np.where(tree.level < total, TOP, part // ROOM * ROOM)  # of nodes above all parts
         nodes = [code, np.where(tree.parent < 0, -1, code[tree.parent]), tree.level, block, tree.level < first]
-        seen = Run(plan, tree, none(tree), *counted, {}, {}, self.confidence, False).impressions
+        parts = (Simulated(tree, none(tree), {}, {}),)
+        seen = Run(plan, *counted, parts, self.confidence, False).impressions
         seen = np.full(len(tree), np.nan) if seen is None else seen
         labels = [plain(tree.table().column(name)) for name in tree.attributes]
         for k, each in enumerate(plan.by_measure):
@@ -212,7 +213,7 @@ def run_spark(
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
-    plan: Plan | JointPlan | str | None = None,
+    plan: Plan | str | None = None,
     method: str = "optimal",
     estimator: Estimator | str = "unbiased",
     confidence: float = USUAL,
@@ -234,7 +235,6 @@ def run_spark(
     assert counted is not None
     (known,) = asked.known(*counted)
     made = asked.plan or plan_for(spec, [known], asked.estimator, method)
-    assert isinstance(made, Plan)
     key = os.urandom(32) if seed is None else seed
     first = dict(zip(parts.nodes, np.cumsum([0, *map(sum, parts.nodes.values())]).tolist(), strict=False))
     number = block_number(parts.leaves)
