@@ -58,7 +58,7 @@ def run(*args: str, reports: str = "clear.avro") -> Result:
 
 
 UNSURE = (
-    "the plan has no keys, so nothing shows whether the domain fits these reports: a wrong one is spent all the same"
+    "the plan has no keys, so nothing shows whether the domain fits these reports: a wrong one spends budget, too"
 )
 
 
