@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import reduce
 from itertools import product
-from typing import Any
 
 from attributary.errors import InputError
 from attributary.plan.variants import Change, Coarser
@@ -61,7 +60,7 @@ def _changes(text: str, spec: Spec, prior_path: str | None, period: str | None) 
             yield Change(words, times=_seconds(value, "`what_if` period=") / _seconds(period, "`prior_period` "))
 
 
-def _key(name: str, text: str, spec: Spec) -> Any:
+def _key(name: str, text: str, spec: Spec) -> float | str:
     """A value of a key of the spec, which refuses what it cannot be."""
     try:
         value = text if (name, text) == ("guard", NONE) else float(text)
@@ -74,7 +73,7 @@ def _key(name: str, text: str, spec: Spec) -> Any:
     return value
 
 
-def _settings(name: str, text: str, spec: Spec) -> dict[str, Any]:
+def _settings(name: str, text: str, spec: Spec) -> dict[str, object]:
     """One setting of the API, of its type, which refuses what it cannot be."""
     value: int | float | str = text
     with suppress(ValueError):
