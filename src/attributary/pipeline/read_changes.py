@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import reduce
 from itertools import product
+from typing import Any
 
 from attributary.errors import InputError
 from attributary.plan.variants import Change, Coarser
@@ -60,7 +61,7 @@ def _changes(text: str, spec: Spec, prior_path: str | None, period: str | None) 
             yield Change(words, times=_seconds(value, "`what_if` period=") / _seconds(period, "`prior_period` "))
 
 
-def _key(name: str, text: str, spec: Spec) -> float | str:
+def _key(name: str, text: str, spec: Spec) -> Any:
     """A value of a key of the spec, which refuses what it cannot be."""
     try:
         value = text if (name, text) == ("guard", NONE) else float(text)
