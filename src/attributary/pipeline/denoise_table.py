@@ -52,6 +52,7 @@ class Denoised(NamedTuple):
     doubts: tuple[str, ...] = ()  # what the figures say against it
     misfit: str = ""  # of the prior
     plan: Any = None  # that summary reports were made by
+    breakdowns: Mapping[str, Any] = {}  # of several, the `Denoised` of each by name; the table has all of them
 
     def quantities(self, confidence: float) -> list["Quantity"]:
         """The estimates with their names, units and taus, as they are shown."""

@@ -18,6 +18,7 @@ from attributary.file_kind import TABLES, file_kind, has_nodes
 from attributary.logs.labels import label_codes
 from attributary.logs.log_files import files, partition
 from attributary.measurements import Measurements, chance_of_equal, is_copy
+from attributary.pipeline.breakdowns import by_breakdown
 from attributary.pipeline.level_columns import level_columns, refuse_sums
 from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
@@ -29,6 +30,7 @@ from attributary.spec.measure import AT, BEYOND, COUNT, FROM, OF
 from attributary.tables import read_table, shown
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_columns import arrow_table, column, floats, mark, of_label, together, words_of
+from attributary.tables.table_source import shards
 from attributary.tree import Tree
 from attributary.tree.paths import refused, text_labels
 from attributary.types import Arrow
@@ -40,7 +42,7 @@ FAR = 20.0  # times today's sum, or a part of it: then the prior's may be in ano
 
 def prior_table(path: str) -> Arrow:
     """The table in a file; of a folder, its reports as one (prior.history), by their noisy figures."""
-    if not os.path.isdir(path):
+    if not os.path.isdir(path) or shards(path):
         return read_table(path)
     files = period_files(path)
     if not files and (only := table_of_period(path)) is not None:
@@ -257,6 +259,16 @@ def read_tree_and_prior(
     return TreeAndPrior(tree, read_prior(spec, tree, prior_path, protected, table))
 
 
+def trees_and_priors(spec: Spec, tree_path: str | None, prior_path: str | None, protected: bool) -> list[TreeAndPrior]:
+    """The tree of each breakdown, and the prior on it; the tree is a table with the known attributes of all."""
+    table = None if prior_path is None else prior_table(prior_path)
+    rows = [None] * len(spec.parts) if table is None else by_breakdown(spec, table, str(prior_path))
+    return [
+        read_tree_and_prior(part, tree_path, prior_path, protected, own, name)
+        for part, own, name in zip(spec.parts, rows, spec.called or ("",), strict=True)
+    ]
+
+
 def read_tree(spec: Spec, names: tuple[str, ...], breakdown: str = "") -> Tree:
     """The tree of the impressions, or counts, in some files; names, patterns and folders.
 
@@ -266,20 +278,26 @@ def read_tree(spec: Spec, names: tuple[str, ...], breakdown: str = "") -> Tree:
     return _tree_of(spec, _tables(spec, paths, breakdown)) if spec.known else spec.tree()
 
 
-class QueriedTree(NamedTuple):
-    """The tree that reports were queried by."""
+class QueriedTrees(NamedTuple):
+    """The tree of each breakdown that reports were queried by."""
 
-    tree: Tree
-    covers: bool = False  # whether all impressions that the reports may hold conversions of are in it
+    trees: list[Tree]
+    covers: bool = False  # whether all impressions that the reports may hold conversions of are in them
 
 
-def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
-    """The tree in a file that `keys --impressions` wrote; refuses one of another plan."""
-    tables = _tables(plan.spec, tuple(files((path,)).paths))
-    notes = {file: table.schema.metadata or {} for file, table in tables.items()}
-    for file, said in notes.items():
-        refuse_other_plan(file, said.get(b"plan", b""), plan.fingerprint, name)
-    return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
+def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTrees:
+    """The trees in a file that `keys --impressions` wrote; refuses those of another plan."""
+    trees, covers = [], True
+    for part, breakdown in zip(plan.spec.parts, plan.names, strict=True):
+        tables = _tables(part, tuple(files((path,)).paths), breakdown)
+        for file, table in tables.items():
+            said = table.schema.metadata or {}
+            refuse_other_plan(file, said.get(b"plan", b""), plan.fingerprint, name)
+            covers &= said.get(COVERS.encode()) == b"all"
+            if breakdown and not table.num_rows:
+                raise InputError(f"{file} has no rows of the breakdown {breakdown!r}; make it by this plan")
+        trees.append(_tree_of(part, tables))
+    return QueriedTrees(trees, covers)
 
 
 def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Arrow]:
