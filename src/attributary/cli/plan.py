@@ -13,7 +13,7 @@ from attributary.types import Record
 
 ROUNDINGS = ["largest-remainder", "floor"]
 
-ABOUT = """Split a privacy budget where it does most good.
+ABOUT = """Split a privacy budget where it does the most good.
 
 \b
     $ attributary plan spec.toml --prior counts.parquet -o plan.json
@@ -46,7 +46,7 @@ coarser attributes (location=country) or fewer (location=). Join changes by a se
 """
 
 
-@click.command(help=ABOUT, short_help="Split a privacy budget where it does most good.")
+@click.command(help=ABOUT, short_help="Split a privacy budget where it does the most good.")
 @click.argument("spec", metavar="SPEC")
 @prior_options
 @option("--tree FILE", "Tables or patterns with the values to query.  [default: the prior's]", "tree_path")

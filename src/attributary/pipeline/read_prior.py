@@ -30,6 +30,7 @@ from attributary.spec.measure import AT, BEYOND, COUNT, FROM, OF
 from attributary.tables import read_table, shown
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_columns import arrow_table, column, floats, mark, of_label, together, words_of
+from attributary.tables.table_source import shards
 from attributary.tree import Tree
 from attributary.tree.paths import refused, text_labels
 from attributary.types import Arrow
@@ -41,7 +42,7 @@ FAR = 20.0  # times today's sum, or a part of it: then the prior's may be in ano
 
 def prior_table(path: str) -> Arrow:
     """The table in a file; of a folder, its reports as one (prior.history), by their noisy figures."""
-    if not os.path.isdir(path):
+    if not os.path.isdir(path) or shards(path):
         return read_table(path)
     files = period_files(path)
     if not files and (only := table_of_period(path)) is not None:

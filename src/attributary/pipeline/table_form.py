@@ -31,7 +31,7 @@ from attributary.tables import shown
 from attributary.tables.as_written import ADDED, LEVELS, MEASURE, MEASURED, PIVOT, UNNAMED, level_names, written_form
 from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise
 from attributary.tables.spreadsheet import MERGED, NOTES, TITLE
-from attributary.tables.table_columns import arrow_table, column, is_text_type, mark, with_cells, words_of
+from attributary.tables.table_columns import arrow_table, column, is_text_type, mark, with_cells, with_coded, words_of
 from attributary.tables.table_writer import OF_SOURCE
 from attributary.tables.text_form import dialect
 from attributary.tables.total_words import reads_as_total, without_subtotals
@@ -148,8 +148,10 @@ def recognise(
         value = value_column(table, {*(levels or ()), *roles}, path, suppressed)
         notes.append(f"figures: column {value}")
     user, likely = table, decimal_sign(column(table, value, path))
-    if not no_totals and pivot is None:
+    if pivot is None:
         names = [name for name in levels or table.column_names if name in table.column_names and name != value]
+        table = with_coded(table, {*names} - {*roles})
+    if not no_totals and pivot is None:
         table, subtotals = without_subtotals(table, names)
     if subtotals:
         more_alike = f" ({len(subtotals) - 1:,} more alike)" * (len(subtotals) > 1)
