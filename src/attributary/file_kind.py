@@ -14,7 +14,7 @@ from attributary.errors import InputError
 from attributary.estimates import NODE, is_estimates
 from attributary.ratio import is_ratios
 from attributary.tables.table_reader import column_names, read_table
-from attributary.tables.table_source import BINARY, by_name, packing_of, readable
+from attributary.tables.table_source import BINARY, by_name, packing_of, readable, shards
 from attributary.types import Arrow
 
 Kind = Literal[
@@ -84,15 +84,27 @@ def file_kind(
 
     `levels` are the columns that name a node, where a user says so; a table's cells may need a `separator`, too.
     """
+    if parts := shards(path):
+        return replace(file_kind(parts[0], command, levels, separator, sheet), path=path)
     if os.path.isdir(path):
         return KnownFile(path, "folder")
     with readable(path, TAKES[command]), open(path, "rb") as file:
         beginning = file.read(FIRST_BYTES)
     if not beginning.strip(BLANK):
         raise InputError(f"{path} is empty; {TAKES[command]}")
-    if (kind := _other_than_table(path, beginning)) is not None:
+    text = beginning.lstrip(BLANK)
+    kind: Kind | None = None
+    sure = by_name(path).format is not None or beginning.startswith(BINARY) or packing_of(beginning) is not None
+    if path.endswith(".toml"):
+        kind = "spec"
+    elif beginning.startswith(b"Obj\x01"):  # Avro
+        kind = "reports"
+    elif text.startswith((b"{", b"[")) or (path.endswith(".json") and not sure):
+        kind = "plan" if b'"format"' in text else "reports" if b'"shared_info"' in text else "JSON"
+    elif not (sure or _is_text(beginning)):
+        kind = "other"
+    if kind is not None:
         return KnownFile(path, kind)
-    sure = by_name(path).format is not None or _is_binary(beginning)
     try:
         names = tuple(column_names(path, separator, sheet))
     except InputError:
@@ -101,24 +113,6 @@ def file_kind(
         return KnownFile(path, "other")
     kind = table_kind(names, levels)
     return KnownFile(path, "other" if kind == "table" and not sure else kind, names, separator, sheet)
-
-
-def _other_than_table(path: str, beginning: bytes) -> Kind | None:
-    """What a file is that is no table, by its first bytes and its ending."""
-    text = beginning.lstrip(BLANK)
-    if path.endswith(".toml"):
-        return "spec"
-    if beginning.startswith(b"Obj\x01"):  # Avro
-        return "reports"
-    if text.startswith((b"{", b"[")) or (path.endswith(".json") and not _is_binary(beginning)):
-        return "plan" if b'"format"' in text else "reports" if b'"shared_info"' in text else "JSON"
-    named = by_name(path).format is not None
-    return None if named or _is_binary(beginning) or _is_text(beginning) else "other"
-
-
-def _is_binary(beginning: bytes) -> bool:
-    """Whether a table needs no ending to be known as one."""
-    return beginning.startswith(BINARY) or packing_of(beginning) is not None
 
 
 def _is_text(beginning: bytes) -> bool:
@@ -151,4 +145,4 @@ def files_in(folder: str) -> list[str]:
         names = sorted(os.listdir(folder))
     shown = [name for name in names if not name.startswith(".") and not name.endswith(".nodes.parquet")]
     paths = [os.path.join(folder, name) for name in shown if name.endswith(".json") or by_name(name).format]
-    return [path for path in paths if os.path.isfile(path)]
+    return [path for path in paths if os.path.isfile(path) or shards(path)]

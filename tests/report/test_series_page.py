@@ -35,7 +35,7 @@ def report(*arguments: str) -> Result:
     [
         (1.0, 1.0, ["No clear change in conversions from W2 to W3", "Of 3 rows of campaign, none changed."]),
         (1.3, 1.0, ["Conversions grew from W2 to W3: +", "more than noise and chance explain"]),
-        (0.5, 1.0, ["Conversions fell from W2 to W3: −", "Of 3 rows of campaign, 3 changed"]),
+        (0.5, 1.0, ["Conversions fell from W2 to W3: −", "Of 3 rows of campaign, all changed"]),
         (1.0, 1.5, ["1 changed: outlet grew, +"]),
     ],
 )

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import MOST_AT_ONCE, flag, noise_seed, option, quiet
-from attributary.cli.printing import muted, say, stages
+from attributary.cli.printing import fact, muted, say, stage_rows, stages
 from attributary.cli.reading import refuse_inputs
-from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation
-    from attributary.plan import JointPlan, Plan
+    from attributary.plan import Plan
 
 DAY = 86_400  # seconds
 SERVICE_DAYS = 90  # the age up to which the aggregation service takes reports
@@ -51,18 +50,18 @@ NOT PRIVATE and spend no budget. More: docs/aggregate.md
     "private_keys",
     multiple=True,
 )
-@option("--epsilon", "Another ε than the plan's, above 0 and up to 64.", type=float)
+@option("--epsilon", "Use this ε instead of the plan's, above 0 and up to 64.", type=float)
 @option("--l1", "Without a plan, with --epsilon: the L1 of a report, as in 65536.", type=click.IntRange(1, 2**32 - 1))
 @option("--filtering-ids N,N", "Filtering ids whose contributions count.", default="0")
 @option(
     "--ledger FILE",
     "Record of what was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
 )
-@option("--max-errors SHARE", "Largest share of unusable reports.", "most_errors", default="10%")
-@option("--max-age TIME", "Refuse reports that were due longer ago (before today, UTC), as in 90d.", "since")
+@option("--max-errors SHARE", "Largest share of reports that may be unusable.", "most_errors", default="10%")
+@option("--max-age TIME", "Refuse reports that were due longer than this before today (UTC), as in 90d.", "since")
 @option("--reporting-site SITE", "Site whose reports count.  [default: the most frequent]", default="")
 @flag("--skip-spent", "Leave out reports of hours that were queried before, and count them.")
-@option("--errors FILE", "Write how many reports have which error (JSON).", "errors_file")
+@option("--errors FILE", "Write the number of reports with each error to this file (JSON).", "errors_file")
 @flag("--debug", "Count only reports in debug mode; write sums and noise side by side, too.")
 @flag("--no-noise", "Write exact sums, which are NOT private.")
 @noise_seed
@@ -96,12 +95,10 @@ def aggregate(
     _print(done, now, quiet)
 
 
-def _plan(
-    files: tuple[str, ...], epsilon: float | None, l1: int | None
-) -> tuple["Plan | JointPlan | None", tuple[str, ...]]:
+def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple["Plan | None", tuple[str, ...]]:
     """The plan, unless the options are in its place, and the files that are reports."""
     from attributary.file_kind import file_kind
-    from attributary.plan import load_plan
+    from attributary.plan import Plan
 
     first = file_kind(files[0], "aggregate") if os.path.isfile(files[0]) else None
     if l1 is None:
@@ -110,7 +107,7 @@ def _plan(
             raise InputError(f"a plan and reports are needed; got only {path}: without a plan, give --epsilon and --l1")
         if first is not None and first.kind not in ("plan", "JSON"):
             first.refuse("aggregate")
-        return load_plan(path), tuple(reports)
+        return Plan.load(path), tuple(reports)
     if epsilon is not None and first is not None and first.kind == "plan":
         raise InputError(f"--l1 is for reports without a plan; leave it out, since {files[0]} is one")
     return None, files

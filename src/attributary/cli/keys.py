@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import cluster_options, flag, on_cluster, option, quiet
-from attributary.cli.printing import Out, print_table, say, stages
+from attributary.cli.printing import Out, fact, print_table, say, stages
 from attributary.cli.reading import check_folder, refuse_inputs
-from attributary.cli.summary_file import fact
 from attributary.errors import InputError, brief
 from attributary.types import Record
 from attributary.whole_files import sole_writer, whole_folder
@@ -53,7 +52,7 @@ docs/cleanrooms.md, docs/w3c.md, docs/cluster.md
 @option("--source-event-id N", "Event id of the impression.", type=EVENT)
 @option("--deduplication-key N", "Deduplication key of the conversion, such as an order number.", type=EVENT)
 @option("--impressions FILE", "Impressions that occurred: write the query to -o.", multiple=True)
-@flag("--partial", "Say that --impressions lacks some impressions that reports can hold.")
+@flag("--partial", "State that --impressions lacks some of the impressions that reports can hold.")
 @option("--bits A=N", "At the first run: bits of an attribute in a key.", multiple=True)
 @option("--values A=X,Y", "At the first run: all values of a known attribute.", multiple=True)
 @option(
@@ -82,10 +81,10 @@ def keys(
     from attributary.estimates import noted
     from attributary.pipeline.breakdowns import in_one_table
     from attributary.pipeline.read_prior import COVERS, read_tree
-    from attributary.plan import load_plan
+    from attributary.plan import Plan
     from attributary.tables import write_table
 
-    loaded = load_plan(plan)
+    loaded = Plan.load(plan)
     used = api.api_of(loaded.spec)
     wanted = _options(options, used)
     files = (TREE, used.query_file)
@@ -107,9 +106,8 @@ def keys(
     with stages(not quiet) as stage, ExitStack() as both:  # keys that collide must not stay: all is made before
         if impressions:
             stage("reading impressions")
-            asks = clients.saved.spec
-            called = asks.called or ("",)
-            trees = [read_tree(part, impressions, name) for part, name in zip(asks.parts, called, strict=True)]
+            each = zip(loaded.spec.parts, loaded.names, strict=True)
+            trees = [read_tree(part, impressions, name) for part, name in each]
             clients = clients.with_tree(trees[0])
         if impression is not None:
             messages += [clients.impression(_assigned("--impression", impression), **wanted)]
@@ -118,16 +116,16 @@ def keys(
         nodes = sum(map(len, trees))
         if trees:
             stage(f"making the keys of {nodes:,} nodes")
-            query = clients.query_all(trees)
+            query = clients.query(*trees)
             stage("writing")
             place = both.enter_context(whole_folder(output, files))
             covers = {COVERS: "some" if partial else "all"}
-            every = in_one_table(clients.saved.spec, [tree.table() for tree in trees])
-            table = noted(every, plan=clients.saved.fingerprint, **covers)
+            every = in_one_table(clients.plan.spec, [tree.table() for tree in trees])
+            table = noted(every, plan=clients.plan.fingerprint, **covers)
             write_table(table, os.path.join(place, TREE))
             query.write(os.path.join(place, used.query_file))
         if clients.changed:  # before the folder takes its place
-            clients.saved.save(plan)
+            clients.plan.save(plan)
     for message in messages:
         fact(registrations={"lines": message.lines, "notes": message.notes})
         for line in message.lines:
@@ -162,7 +160,7 @@ def _on_spark(
     with cluster as engine, stages(not quiet) as stage:
         made = keys_spark(clients.plan, impressions, output, engine=engine, partial=partial, stage=stage)
         if clients.changed:
-            clients.saved.save(path)
+            clients.plan.save(path)
     fact(nodes=made.nodes, keys=made.keys)
     if not quiet:
         _print_layout(clients, path)
@@ -172,11 +170,14 @@ def _on_spark(
 
 def _options(options: Record, api: "AttributionApi") -> Record:
     """The options that were given, as values; refuses those that the plan's API does not have."""
-    pairs = {name: _pairs(f"--{name}", options[name]) for name in ("bits", "values")}
+    bits, values = (dict(_pairs(f"--{name}", options[name])) for name in ("bits", "values"))
+    wrong = next((text for text in bits.values() if not (text.isascii() and text.isdigit())), None)
+    if wrong is not None:
+        raise InputError(f"--bits takes a whole number, as in --bits campaign=40; got {wrong!r}")
     read = {
         **options,
-        "bits": {name: _whole(text) for name, text in pairs["bits"]},
-        "values": {name: tuple(text.split(",")) for name, text in pairs["values"]},
+        "bits": {name: int(text) for name, text in bits.items()},
+        "values": {name: tuple(text.split(",")) for name, text in values.items()},
         "destination": options["destination"][0] if len(options["destination"]) == 1 else list(options["destination"]),
     }
     wanted = {name: value for name, value in read.items() if value not in (None, {}, [])}
@@ -208,12 +209,6 @@ def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in pairs]
 
 
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise InputError(f"--bits takes a whole number, as in --bits campaign=40; got {text!r}")
-    return int(text)
-
-
 def _print_layout(clients: "Clients", path: str) -> None:
     """Prints how keys are laid out, and whether they are new."""
     out = Out()
@@ -223,7 +218,8 @@ def _print_layout(clients: "Clients", path: str) -> None:
     out.print()
     for note in clients.notes:
         out.print(note)
-    what = "keys" if clients.plan.keys is not None else "indexes" if clients.plan.layout is not None else ""
+    first = clients.plan.breakdowns[0]
+    what = "keys" if first.keys is not None else "indexes" if first.layout is not None else ""
     if what:
         stay = f"{path} has these {what} already; they stay as they are"
         out.print(f"{what} written to {path}" if clients.changed else stay)

@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from attributary.cli import options
-from attributary.cli.printing import place_of, say, stages
+from attributary.cli.printing import fact, place_of, say, stages
 from attributary.cli.reading import make_folder, refuse_inputs
-from attributary.cli.summary_file import fact
 from attributary.errors import InputError
 
 NODES, SERIES_NODES = 200_000, 2_000
@@ -55,7 +54,7 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     "by",
 )
 @options.option(
-    "--largest", "With periods: the most that one event adds, such as a purchase; 1 for counts.", type=float
+    "--largest", "With periods: the largest amount that one event adds, such as a purchase; 1 for counts.", type=float
 )
 @options.choice("--test", TESTS, "With periods: the hypothesis to test.  [default: rates, for counts]")
 @options.option(
@@ -64,12 +63,12 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     type=float,
     default=0.05,
 )
-@options.flag("--proven", "With periods: keep to that share whatever the dependence of nodes.")
+@options.flag("--proven", "With periods: hold that share under any dependence between nodes.")
 @options.option("--measure NAME", "With periods: the measure to compare.  [default: the first]")
 @options.choice(
     "--against",
     ["last", "mean"],
-    "With periods: compare the last one with the one before or the mean of all before.  [default: last]",
+    "With periods: compare the last one with the one before, or with the mean of all earlier ones.  [default: last]",
 )
 @options.option("--changes FILE", "With periods: also write what changed in the last step, as a table.")
 @options.amount_options

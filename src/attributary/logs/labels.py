@@ -17,13 +17,13 @@ BELOW, ABOVE = "below all buckets", "above all buckets"
 SHOWN = 5  # values outside of a domain
 FITS = 2**62  # into one whole number
 CLOSE = 4  # times as many whole numbers as rows
+MOST_DIGITS = 17  # of whole numbers that are put in order as such
 
 
 def missing_cells(logs: Logs) -> tuple[str, ...]:
     """The cells that mean a missing value besides empty ones, as text."""
-    return tuple(
-        str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in logs.missing
-    )
+    cells = (int(cell) if isinstance(cell, float) and cell.is_integer() else cell for cell in logs.missing)
+    return tuple(map(str, cells))
 
 
 class LabelCodes(NamedTuple):
@@ -57,15 +57,11 @@ def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> 
         labels = pa.array([_range_label(text) for text in labels.to_pylist()], pa.string())
     some_missing = coded.null_count > 0 or bool(pc.any(none).as_py())
     if pc.any(pc.and_not(pc.equal(bare, "*"), none)).as_py():
-        raise InputError(
-            f"attribute {attribute.name!r} has the value '*', which means all values in tables; "
-            'rename it in the log, or treat it as missing with missing = ["*"]'
-        )
+        remedy = 'rename it in the log, or treat it as missing with missing = ["*"]'
+        raise InputError(f"attribute {attribute.name!r} has the value '*', which means all values in tables; {remedy}")
     if MISSING not in absent and some_missing and pc.any(pc.and_not(pc.equal(labels, MISSING), none)).as_py():
-        raise InputError(
-            f"attribute {attribute.name!r} has empty cells, labelled {MISSING!r}, and cells that say {MISSING!r}; "
-            f'count them as one with missing = ["{MISSING}"], or rename the value in the log'
-        )
+        rule = f"attribute {attribute.name!r} has empty cells, labelled {MISSING!r}, and cells that say {MISSING!r}"
+        raise InputError(f'{rule}; count them as one with missing = ["{MISSING}"], or rename the value in the log')
     at = np.arange(len(labels))
     if some_missing or attribute.range is not None:  # several may have one label
         named = pc.if_else(none, MISSING, labels)
@@ -79,24 +75,33 @@ def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> 
 
 
 def _whole_codes(cells: Cells) -> LabelCodes | None:
-    """The same of whole numbers from 0 on, none missing, that lie close together; None of others."""
+    """The same of whole numbers from 0 on, none missing; None of others, whose order as text is no order of numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pa.types.is_signed_integer(cells.type) or cells.null_count or not len(cells):
+    if not pa.types.is_integer(cells.type) or cells.null_count or not len(cells):
         return None
     least, most = pc.min_max(cells).as_py().values()
-    if least < 0 or most >= 10**18 or most - least >= CLOSE * len(cells):
+    if least < 0 or most >= 10**MOST_DIGITS:
         return None
-    place = cells.to_numpy().astype(np.int64, copy=False) - least
-    rank = np.zeros(most - least + 1, np.int64)
+    number = cells.to_numpy().astype(np.int64, copy=False)
+    if most - least >= CLOSE * len(cells):
+        code, first = number_rows([_text_order(number)], len(number))
+        return LabelCodes(pa.array(number[first]).cast(pa.string()), code)
+    place, rank = number - least, np.zeros(most - least + 1, np.int64)
     rank[place] = 1
     number = np.flatnonzero(rank) + least
-    tens = 10 ** np.arange(19)
+    number = number[np.argsort(_text_order(number))]
+    rank[number - least] = np.arange(len(number))
+    return LabelCodes(pa.array(number).cast(pa.string()), rank[place])
+
+
+def _text_order(number: Ints) -> Ints:
+    """Numbers in the order of these numbers as texts: of one first digits, the shortest is first."""
+    tens = 10 ** np.arange(MOST_DIGITS + 1)
     digits = np.searchsorted(tens[1:], number, side="right")
-    order = np.argsort(number * tens[digits[-1] - digits], kind="stable")  # of one first digits, the shortest is first
-    rank[number[order] - least] = np.arange(len(order))
-    return LabelCodes(pa.array(number[order]).cast(pa.string()), rank[place])
+    order: Ints = number * tens[digits.max() - digits] * (MOST_DIGITS + 1) + digits
+    return order
 
 
 def bucket_codes(table: Arrow, column: str, attribute: Attribute) -> LabelCodes:
@@ -159,10 +164,8 @@ def refuse_no_other(attributes: tuple[Attribute, ...], logs: Logs) -> None:
     having = [attribute.name for attribute in attributes if not attribute.occurs and OTHER in attribute.labels]
     for name in logs.other:
         if name not in having:
-            raise InputError(
-                f"logs.other names unknown attributes whose domain has the value {OTHER!r}; {name!r} is not one: "
-                f"add {OTHER!r} to its domain, or take it out of other"
-            )
+            rule = f"logs.other names unknown attributes whose domain has the value {OTHER!r}; {name!r} is not one"
+            raise InputError(f"{rule}: add {OTHER!r} to its domain, or take it out of other")
 
 
 class RowNumbers(NamedTuple):
@@ -174,26 +177,20 @@ def number_rows(columns: list[Ints], rows: int) -> RowNumbers:
     """One number for rows that agree in all columns, in the order of the columns; without columns all are number 0."""
     if not columns or not rows:
         return RowNumbers(np.zeros(rows, np.int64), np.zeros(0 if columns else 1, np.int64))
-    order, cells = _in_order(columns)
+    least = [int(column.min()) for column in columns]
+    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
+    if prod(sizes) < FITS:  # one number for each row, sorted much faster
+        key = np.zeros(rows, np.int64)
+        for column, low, size in zip(columns, least, sizes, strict=True):
+            key = key * size + (column - low)
+        order, columns = np.argsort(key), [key]
+    else:
+        order = np.lexsort(columns[::-1])
     new = np.ones(rows, bool)
-    new[1:] = np.any([cell[1:] != cell[:-1] for cell in cells], axis=0)
+    new[1:] = np.any([cell[1:] != cell[:-1] for cell in (column[order] for column in columns)], axis=0)
     of_row = np.empty(rows, np.int64)
     of_row[order] = np.cumsum(new) - 1
     return RowNumbers(of_row, order[new])
-
-
-def _in_order(columns: list[Ints]) -> tuple[Ints, list[Ints]]:
-    """The order of the rows, and columns in that order: one where all fit into one number, sorted much faster."""
-    least = [int(column.min()) for column in columns]
-    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
-    if prod(sizes) >= FITS:
-        order = np.lexsort(columns[::-1])
-        return order, [column[order] for column in columns]
-    key = np.zeros(len(columns[0]), np.int64)
-    for column, low, size in zip(columns, least, sizes, strict=True):
-        key = key * size + (column - low)
-    order = np.argsort(key)
-    return order, [key[order]]
 
 
 def is_number(cell: str) -> bool:

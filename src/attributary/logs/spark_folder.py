@@ -5,13 +5,14 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from attributary.errors import InputError
+from attributary.logs.spark import spark_errors
 from attributary.whole_files import MARK, whole_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,9 +22,22 @@ class SparkFolder:
     session: "SparkSession"
     address: str
 
+    @classmethod
+    def of(cls, session: "SparkSession", folder: str) -> Self:
+        """The folder of this name, on this machine's disk or at an address."""
+        return cls(session, folder.rstrip("/") if "://" in folder else "file://" + os.path.abspath(folder))
+
     def uri(self, name: str) -> str:
         """Where a frame of this name is written to."""
         return f"{self.address}/{name}"
+
+    def save(self, frame: "DataFrame", name: str) -> int:
+        """Writes a frame as a folder of Parquet files, and gives how many rows this machine sees there."""
+        frame.write.parquet(self.uri(name))
+        rows = int(self.session.read.schema(frame.schema).parquet(self.uri(name)).count())
+        if not rows:
+            raise InputError(f"{name} is not where the workers wrote it; give a folder that all machines see")
+        return rows
 
     def write(self, name: str, text: str) -> None:
         """Writes a text file."""
@@ -36,6 +50,14 @@ class SparkFolder:
     def exists(self, name: str) -> bool:
         """Whether there is a file or folder of this name."""
         return bool(self._system.exists(self._path(self.uri(name))))
+
+    def not_of_spark(self, name: str) -> str:
+        """A file in the folder of this name that Spark does not write; nothing where there is none."""
+        path = self._path(self.uri(name))
+        if not self._system.exists(path) or not self._system.getFileStatus(path).isDirectory():
+            return ""
+        there = [str(status.getPath().getName()) for status in self._system.listStatus(path)]
+        return next((file for file in there if not file.startswith(("part-", "_", "."))), "")
 
     def move(self, names: Collection[str], target: "SparkFolder") -> None:
         """Puts the files of these names in the place of those that another folder has."""
@@ -59,6 +81,18 @@ class SparkFolder:
         return self._path(self.address).getFileSystem(self.session._jsc.hadoopConfiguration())
 
 
+def save_frame(session: "SparkSession", frame: "DataFrame", output: str) -> int:
+    """Writes a frame as a folder of Parquet files, whole or not at all, and gives how many rows it has.
+
+    It takes the place of a file of this name, and of a folder that Spark wrote; any other one is refused.
+    """
+    parent, name = os.path.split(output.rstrip("/"))
+    if other := SparkFolder.of(session, parent).not_of_spark(name):
+        raise InputError(f"{output} is a folder that holds {other}; give a new name")
+    with spark_errors(output), spark_folder(session, parent or ".", (name,)) as place:
+        return place.save(frame, name)
+
+
 @contextmanager
 def spark_folder(session: "SparkSession", folder: str, names: Collection[str]) -> Iterator[SparkFolder]:
     """A folder to write frames and files of these names in, which then take the place of those that `folder` has.
@@ -68,9 +102,9 @@ def spark_folder(session: "SparkSession", folder: str, names: Collection[str]) -
     """
     if "://" not in folder:
         with whole_folder(folder, names) as local:
-            yield SparkFolder(session, "file://" + os.path.abspath(local))
+            yield SparkFolder.of(session, local)
         return
-    target = SparkFolder(session, folder.rstrip("/"))
+    target = SparkFolder.of(session, folder)
     place = SparkFolder(session, target.uri(MARK + token_hex(8)))
     try:
         yield place
