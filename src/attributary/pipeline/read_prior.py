@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -133,7 +133,7 @@ def count_rows(spec: Spec, tree: Tree, table: Arrow, path: str) -> Arrow:
     return _rows(tree, table, path, [n for n in table.column_names if n in wanted or n.startswith(sums)])
 
 
-def _rows(tree: Tree, table: Arrow, path: str, names: Any) -> Arrow:
+def _rows(tree: Tree, table: Arrow, path: str, names: Sequence[str]) -> Arrow:
     """The columns that name nodes, and beside them these columns as numbers."""
     rows = level_columns(table, tree.attributes, path)
     for name in names:
