@@ -31,9 +31,10 @@ from attributary.plan.bounds import (
 from attributary.plan.contributions import Rounding, contributions, most_of_unseen
 from attributary.plan.errors import PlanErrors, TargetError
 from attributary.plan.limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
-from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
+from attributary.plan.plan import Plan, checksum
 from attributary.plan.problem import Problem, Shares, in_parts, shares
 from attributary.plan.proposals import Asked, Bounds, Wishes, proposals_of
+from attributary.plan.sections import MeasureShare, OtherNoise, PerImpression, PriorNote, Trade
 from attributary.plan.together import plan_together
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile

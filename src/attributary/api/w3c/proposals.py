@@ -35,9 +35,9 @@ from attributary.budget.split import LevelBudgets
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.contributions import contributions
-from attributary.plan.plan import SchemeCost
 from attributary.plan.problem import Problem, Shares
 from attributary.plan.proposals import Asked, Bounds, Proposals, Solve, Wishes
+from attributary.plan.sections import SchemeCost
 from attributary.spec import Spec
 from attributary.spec.measure import MICRO
 from attributary.tree import Tree
