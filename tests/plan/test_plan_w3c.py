@@ -165,6 +165,21 @@ def test_few_credits_keep_to_the_guard_and_to_targets(scheme: str, day: bool, to
 
 
 @pytest.mark.parametrize("seed", first_of([2, 3, 4]))
+@pytest.mark.parametrize("guard", [1.05, 1.5])
+def test_no_other_credits_within_the_guard_are_better(guard: float, seed: int) -> None:
+    asks = spec("B", total=True, guard=guard)
+    tree, known = forest(asks, seed)
+    plan, best = make_plan(asks, tree, known, compare=False), np.inf
+    equal = np.array([level.error.equal for level in plan.expected.levels])
+    for number in range(3, 16):
+        tried = plan.spec.model_copy(update={"l1": number, "epsilon_or_auto": asks.epsilon})
+        for row in splits(3, number):
+            errors = tree_errors(tried, tree, known, row)
+            best = min(best, errors.tree) if (errors.levels <= guard * equal).all() else best
+    assert plan.error <= 1.005 * best
+
+
+@pytest.mark.parametrize("seed", first_of([2, 3, 4]))
 @pytest.mark.parametrize("scheme", "ABC")
 def test_what_is_evaluated_are_the_credits_of_the_plan(scheme: str, seed: int) -> None:
     asks = spec(scheme, total=True, guard=1.5)
