@@ -85,7 +85,7 @@ def test_the_command_takes_a_folder_of_periods_or_two(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--charts", "charts"], "--charts are of one period"),
+        (["--charts", "charts"], "--charts draws one period"),
         (["--false-discoveries", "2"], "between 0 and 1"),
         (["--test", "per-impression"], "needs the column 'impressions'"),
         (["-o", "weeks/W1.parquet"], "weeks/W1.parquet"),

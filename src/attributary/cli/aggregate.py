@@ -85,7 +85,7 @@ def aggregate(
     not_private = how["debug"] or how["no_noise"] or how["seed"] is not None
     if not (quiet or not_private or (plan and plan.breakdowns[0].keys)):
         why = "no plan is given" if plan is None else "the plan has no keys"
-        say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one is spent all the same")
+        say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one spends budget, too")
     now = time.time()
     how |= {"filtering_ids": _ids(how["filtering_ids"]), "most_errors": _share(how["most_errors"])}
     how |= {"since": 0 if how["since"] is None else _since(how["since"], now)}

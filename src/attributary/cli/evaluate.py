@@ -28,7 +28,7 @@ from attributary.errors import InputError
 from attributary.whole_files import save, sole_writer
 
 if TYPE_CHECKING:
-    from attributary.evaluate import Case
+    from attributary.evaluate import Case, Evaluation
     from attributary.evaluate.user_cases import LogPeriods
     from attributary.spec import Spec
 
@@ -186,7 +186,7 @@ def resumable(kept: bool = True) -> Iterator[None]:
         raise click.exceptions.Exit(130) from None
 
 
-def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str, ...], **how: Any) -> Any:
+def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str, ...], **how: Any) -> "Evaluation":
     """The table of a grid; finished results are kept in the cache, and found there the next time."""
     from attributary.evaluate import Store, evaluate
 

@@ -205,7 +205,7 @@ def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
     pairs = [text.partition("=") for text in texts]
     for name, equals, value in pairs:
         if not (name and equals and value):
-            raise InputError(f"{option} takes an attribute and what it gets, as in {option} campaign=…; got {name!r}")
+            raise InputError(f"{option} takes an attribute and its value, as in {option} campaign=…; got {name!r}")
     return [(name, value) for name, _, value in pairs]
 
 

@@ -1,7 +1,7 @@
 """attributary paper: the paper's experiments on a published file, or on a look-alike."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,10 @@ from attributary.cli.reading import check_folder, make_folder, refuse_inputs
 from attributary.errors import InputError
 from attributary.types import Record
 from attributary.whole_files import save, sole_writer, whole_folder
+
+if TYPE_CHECKING:
+    from attributary.evaluate import Evaluation
+    from attributary.facts.numerals import Table
 
 DATASETS = ["csscl", "camb"]
 PICTURES = ("pdf", "png", "svg")
@@ -126,7 +130,7 @@ def _names(dataset: str) -> list[str]:
     return [*(f"evaluation.{kind}" for kind in grids.FORMATS), *pictures, "evaluation.tex", "index.html"]
 
 
-def _write(evaluation: Any, beside: list[Any], dataset: str, output: str, format_: str) -> None:
+def _write(evaluation: "Evaluation", beside: "list[Table]", dataset: str, output: str, format_: str) -> None:
     """Writes the table, the figures and the page, all of one run."""
     from attributary.report import ReportInputs, page
     from attributary.tables import write_table

@@ -170,7 +170,7 @@ def _check(method: str, output: str | None, estimator: str | None) -> bool:
         wanted = " or ".join(name for name, each in METHODS.items() if each.learns)
         raise InputError(f"--estimator {estimator} goes with --method {wanted}; got {method}: leave one of them out")
     if output and method not in METHODS:
-        raise InputError(f"a plan is of one method; got --method {method} and -o: compare first, then write one")
+        raise InputError(f"a plan has one method; got --method {method} and -o: compare first, then write one")
     if output == "-" and by_node:
         raise InputError("a plan by node has two files, the plan and its nodes; give -o a name, as in plan.json")
     if output:

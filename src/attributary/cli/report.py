@@ -1,7 +1,7 @@
 """attributary report: one page of a plan, estimates or an evaluation, to send on."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +9,10 @@ from attributary.cli import options
 from attributary.cli.printing import fact, place_of, say, stages
 from attributary.cli.reading import make_folder, refuse_inputs
 from attributary.errors import InputError
+
+if TYPE_CHECKING:
+    from attributary.plan import Plan
+    from attributary.report import Chart
 
 NODES, SERIES_NODES = 200_000, 2_000
 TESTS = ["rates", "counts", "per-impression"]
@@ -103,13 +107,13 @@ def report(
     weeks = _one_table(files) if of_periods["by"] else period_tables(list(files))
     if weeks:
         if charts:
-            raise InputError("--charts are of one period; give one run, or leave it out")
+            raise InputError("--charts draws one period; give one run, or leave it out")
         _report_series(weeks, output, nodes, title, quiet, levels=levels, **of_periods)
         return
     if any(of_periods[name] for name in ("test", "proven", "measure", "largest", "against", "changes")):
         raise InputError(
-            "--test, --proven, --measure, --largest, --against and --changes are of periods; give a folder of them, or "
-            "THIS and LAST"
+            "--test, --proven, --measure, --largest, --against and --changes compare periods; give a folder of them, "
+            "or THIS and LAST"
         )
     with stages(not quiet) as stage:
         stage("reading")
@@ -179,7 +183,7 @@ def _report_series(
         fact(total=facts.total, sum=facts.sum, changed=facts.changed, periods=facts.periods)
 
 
-def _plan_of(path: str) -> Any:
+def _plan_of(path: str) -> "Plan | None":
     """The plan beside a table of estimates, if the table states that it is of this plan; else no ε is known."""
     from attributary.plan import Plan
     from attributary.tables import read_table
@@ -205,7 +209,7 @@ def _say_made(html: str, output: str, not_private: str, answer: list[str], notes
         say(sentence)
 
 
-def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) -> list[str]:
+def _write_charts(drawn: "list[Chart]", folder: str, format_: str, read: tuple[str, ...]) -> list[str]:
     from attributary.report import save, to_file
 
     make_folder(folder, "--charts")

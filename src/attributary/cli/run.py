@@ -175,7 +175,7 @@ def _print_parts(
 
 def _print_errors(errors: dict[str, float]) -> None:
     for name, error in errors.items():
-        say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
+        say(f"error of this run: {error:.1%} of {name} (or of tau, if that is larger)")
 
 
 def _notes(done: "Run | RunInParts", tables: Collection[str], output: str, private: bool) -> Iterator[str]:

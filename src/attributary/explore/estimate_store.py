@@ -101,7 +101,7 @@ class EstimateStore:
     about: About  # what the file states
     checked: ColumnCheck
     connection: Any
-    folder: Any  # for copies, and for what does not fit into memory
+    folder: tempfile.TemporaryDirectory[str]  # for copies, and for what does not fit into memory
     files: dict[str, Stamp]  # that were opened, as they were then
     view: str  # what the table of this measure is called in SQL
     series: Series | None = None  # where there are several periods

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,7 @@ FAR = 20.0  # times today's sum, or a part of it: then the prior's may be in ano
 
 
 def prior_table(path: str) -> Arrow:
-    """The table in a file; of a folder, its reports as one (prior.history), by their noisy figures."""
+    """The table in a file; of a folder, its reports as one (`prior.earlier.history`), by their noisy figures."""
     if not os.path.isdir(path) or shards(path):
         return read_table(path)
     files = period_files(path)
@@ -133,7 +133,7 @@ def count_rows(spec: Spec, tree: Tree, table: Arrow, path: str) -> Arrow:
     return _rows(tree, table, path, [n for n in table.column_names if n in wanted or n.startswith(sums)])
 
 
-def _rows(tree: Tree, table: Arrow, path: str, names: Any) -> Arrow:
+def _rows(tree: Tree, table: Arrow, path: str, names: Sequence[str]) -> Arrow:
     """The columns that name nodes, and beside them these columns as numbers."""
     rows = level_columns(table, tree.attributes, path)
     for name in names:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +69,7 @@ class TableForm:
     totals: tuple[str, ...] = ()  # labels that mark totals
     notes: tuple[str, ...] = ()  # what was recognised, in words
     incomplete: tuple[int, ...] = ()  # nodes whose families lack rows
-    user: Any = None  # the table as it is written: with the labels of totals, and figures as texts
+    user: Arrow = None  # the table as it is written: with the labels of totals, and figures as texts
     pivot: "Pivot | None" = None  # which the rows are the cells of
     decimal: str = "."
     margin: "TableForm | None" = None  # rows of totals that are no nodes of the tree: a second breakdown
@@ -248,7 +248,7 @@ def _refuse_estimates(table: Arrow, value: str | None, path: str) -> None:
     raise QuestionError(question, value=value, **levels, prefix="again_")
 
 
-def _source(table: Arrow) -> tuple[Any, list[str], dict[bytes, bytes]]:
+def _source(table: Arrow) -> tuple[Arrow, list[str], dict[bytes, bytes]]:
     """The table without what it notes of the file that it is from, which in words, and as it was noted."""
     metadata = table.schema.metadata or {}
     source = {key: value for key, value in metadata.items() if key in OF_SOURCE}
@@ -437,7 +437,7 @@ class Pivot(NamedTuple):
     wide: WideColumns
     depth: Ints  # how many of its levels each row names
     called: str  # what its figures are
-    user: Any  # the table as the user has it, in which the row of North may be called North Total
+    user: Arrow  # the table as the user has it, in which the row of North may be called North Total
 
     @property
     def inner(self) -> Bools:
@@ -454,7 +454,7 @@ class Pivot(NamedTuple):
             first += len(rows)
 
 
-def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str]]:
+def long_table(pivot: Pivot, path: str) -> tuple[Arrow, list[str]]:
     """One row per cell, and its levels; cells in rows of totals come last, but for those of the margin."""
     table, wide, inner = pivot.table, pivot.wide, pivot.inner
     if not wide.levels or not inner.any():
