@@ -129,7 +129,7 @@ def classes(tree: Tree, apart: int | Literal["nodes"] = 0, kind: Ints | None = N
     if isinstance(tree, CondensedTree):
         if apart == "nodes" or kind is not None:
             raise ValueError("nodes of a condensed tree have no budgets or shares of their own; take one that is held")
-        return tree.forest
+        return tree.pooled if apart == -1 else tree.forest
     shape = _shapes(tree) if apart != "nodes" else _nodes(tree)
     roots = int(tree.first[0])
     member = [shape.get(0, np.zeros(roots, np.int64)) if apart == -1 else np.arange(roots)]
@@ -222,6 +222,7 @@ class CondensedTree(Tree):
 
     forest: Classes = None  # type: ignore[assignment]
     each: Floats = None  # type: ignore[assignment]  # how many nodes each node stands for
+    shape: NDArray[np.uint64] = None  # type: ignore[assignment]  # of each class: equal for equal subtrees
     example: Any = None  # an Arrow table with the labels of one of the nodes that each stands for
 
     @classmethod
@@ -250,7 +251,7 @@ class CondensedTree(Tree):
             starts.append(starts[-1] + len(here))
             offsets.append(offsets[-1] + len(first))
         every, a_node = np.concatenate(order), np.concatenate(firsts)
-        leaf = nodes.leaf[every][a_node]
+        leaf, shape = nodes.leaf[every][a_node], nodes.shape[every][a_node]
         forest = Classes(np.concatenate(up), np.array(offsets), np.concatenate(times), leaf, tuple(place))
         example = example.take(every)
         names = tuple(example.column_names)
@@ -261,7 +262,7 @@ class CondensedTree(Tree):
         roots = np.array([starts[1]], np.uint32)  # where there are no families, nothing else begins
         up_node = np.concatenate(parent).astype(np.int32)
         each = nodes.number[every]
-        return cls(up_node, roots, np.array(starts), None, names, labels, total, forest, each, example), every
+        return cls(up_node, roots, np.array(starts), None, names, labels, total, forest, each, shape, example), every
 
     @property
     def number(self) -> Floats:
@@ -282,6 +283,28 @@ class CondensedTree(Tree):
         members = zip(self.forest.of_node, self.offsets, strict=False)
         return np.concatenate([first + np.unique(place, return_index=True)[1] for place, first in members])
 
+    @cached_property
+    def pooled(self) -> Classes:
+        """The classes where roots of the same shape are one."""
+        own, place = self.forest, np.empty(0, np.int64)
+        number = own.add_up(self, self.number)
+        up, times, leaf, member = ([] for _ in range(4))
+        size, offsets = np.empty(0), [0]
+        for i in range(own.depth):
+            here = own.slice(i)
+            shape = np.unique(self.shape[here], return_inverse=True)[1]
+            above = place[own.parent[here] - own.offsets[i - 1]] if i else np.zeros(len(shape), np.int64)
+            _, first, place = np.unique(above * len(shape) + shape, return_index=True, return_inverse=True)
+            count = np.bincount(place, number[here])
+            times.append(count / size[above[first]] if i else count)
+            up.append(above[first] + offsets[-2] if i else np.full(len(first), -1))
+            leaf.append(own.leaf[here][first])
+            member.append(place[own.of_node[i]])
+            size = count.astype(np.float64)
+            offsets.append(offsets[-1] + len(first))
+        every = np.concatenate(up), np.array(offsets), np.concatenate(times), np.concatenate(leaf)
+        return Classes(*every, tuple(member))
+
     def path(self, node: int) -> list[Any]:
         """The labels down to one of the nodes that a node stands for."""
         names = self.attributes[: max(int(self.level[node]) + 1 - self.total, 0)]
@@ -299,5 +322,6 @@ class ClassNodes(NamedTuple):
     level: Ints
     key: NDArray[np.uint64]  # of the class
     above: NDArray[np.uint64]  # the key of the class above; 0 of roots
+    shape: NDArray[np.uint64]
     leaf: Bools
     number: Floats

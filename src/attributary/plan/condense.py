@@ -32,7 +32,7 @@ LEAF, SHAPE, ROOT, NEW = (np.uint64(n) for n in (1, 0x9E6C63D0876A9A47, 0x3C79AC
 class Condensed:
     """The classes of a part of a tree, or of all of it."""
 
-    nodes: Arrow  # one for all that are alike: id, level, key, above, leaf, number, count, new, shared
+    nodes: Arrow  # one for all that are alike: id, level, key, above, shape, leaf, number, count, new, shared
     example: Arrow  # the labels of one of them
     rows: Arrow  # of a profile, for each of them: id, and the profile's columns; without columns where there is none
     known: Prior  # without its figures
@@ -74,6 +74,7 @@ def condense(tree: Tree, prior: Prior, by_root: bool = False, above: int = 0) ->
     place, first = _alike(each)
     level = np.repeat(np.arange(tree.depth), np.diff(tree.offsets))
     columns = {ID: each, "level": level, "key": key, "above": over, "leaf": shape == LEAF, "count": count, "new": new}
+    columns["shape"] = np.where(shared, key, shape)
     nodes = pa.table({name: values[first] for name, values in {**columns, "shared": shared}.items()})
     nodes = nodes.append_column("number", [np.bincount(place).astype(np.float64)])
     labels = tree.table().select(list(tree.attributes)).take(first)
