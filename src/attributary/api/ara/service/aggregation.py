@@ -26,7 +26,7 @@ from attributary.api.ara.service.summary_report import Index, distinct, other_ke
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
-from attributary.api.ara.wire.shared_info import Category, Origin, shared_id
+from attributary.api.ara.wire.shared_info import Origin, shared_id
 from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import Entropy, sample_dlap
@@ -327,7 +327,7 @@ def check(sums: KeySums, most_errors: float = 0.1) -> None:
     Reports that are not in debug mode are left out of a debug run, but are no errors.
     """
     tally = sums.tally
-    errors = tally.faulty - tally.categories.get(Category.DEBUG_NOT_ENABLED, 0)
+    errors = tally.faulty - tally.categories.get("DEBUG_NOT_ENABLED", 0)
     why = ", ".join(f"{number:,} {name}" for name, number in tally.categories.items())
     why += f"; the first: {sums.faults[0]}" if sums.faults else ""
     if tally.skipped and not tally.used:
