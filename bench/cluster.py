@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from bench.timing import heading
 
 SIZES = ((60_000, 3_000), (200_000, 10_000), (300_000, 30_000))  # impressions, and known paths among them
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+DAYS = 7  # values of the unknown attribute, unless there are to be more
 MEMORY = 512  # MB that the driver's Java may have
-SPEC = f"""
+SPEC = """
 epsilon = 4
 [[attribute]]
 name = "campaign"
@@ -32,7 +32,7 @@ name = "site"
 [[attribute]]
 name = "day"
 unknown = true
-domain = {list(DAYS)}
+domain = DAYS
 [logs]
 impressions = "impressions"
 conversions = "conversions"
@@ -75,15 +75,16 @@ def main() -> None:
         )
 
 
-def logs(folder: Path, rows: int, paths: int) -> None:
+def logs(folder: Path, rows: int, paths: int, days: int = DAYS) -> None:
     """Impressions of so many known paths, and a conversion after one in ten, as two Parquet files each."""
+    names = np.array([f"day {number}" for number in range(days)])
     rng = np.random.default_rng(0)
     path, user = rng.integers(0, paths, rows), rng.integers(0, rows, rows)
     when = rng.integers(0, 25 * 86_400, rows) * 1_000_000
     seen = {"user": user, "campaign": path // 50, "site": path % 50, "time": pa.array(when, pa.timestamp("us"))}
     who = rng.permutation(rows)[: rows // 10]
     later = pa.array(when[who] + rng.integers(1, 5 * 86_400, len(who)) * 1_000_000, pa.timestamp("us"))
-    sold = {"user": user[who], "day": pa.array(np.array(DAYS)[rng.integers(0, 7, len(who))]), "time": later}
+    sold = {"user": user[who], "day": pa.array(names[rng.integers(0, days, len(who))]), "time": later}
     for name, columns in (("impressions", seen), ("conversions", sold)):
         (folder / name).mkdir()
         for column in ("campaign", "site"):
@@ -93,7 +94,7 @@ def logs(folder: Path, rows: int, paths: int) -> None:
         for part in range(2):
             half = len(table) // 2
             pq.write_table(table.slice(part * half, half + part), folder / name / f"{part}.parquet")
-    (folder / "spec.toml").write_text(SPEC)
+    (folder / "spec.toml").write_text(SPEC.replace("DAYS", json.dumps(names.tolist())))
 
 
 def measure(rows: int, paths: int) -> dict[str, Any]:
@@ -103,7 +104,8 @@ def measure(rows: int, paths: int) -> dict[str, Any]:
     from attributary.api.ara.wire.avro import read_domain
     from attributary.logs.count import Question
     from attributary.logs.spark import Spark, start_session
-    from attributary.pipeline.spark_nodes import denoise_summary_spark, keys_spark, save_frame
+    from attributary.logs.spark_folder import save_frame
+    from attributary.pipeline.spark_nodes import denoise_summary_spark, keys_spark
     from attributary.pipeline.spark_run import run_spark
     from attributary.spec import Spec
 
@@ -130,7 +132,7 @@ def measure(rows: int, paths: int) -> dict[str, Any]:
             denoised = denoise_summary_spark(
                 plans[0], [str(folder / "summary.avro")], str(folder / "keys" / "tree.parquet"), engine=engine
             )
-            save_frame(engine, denoised.frame, str(folder / "estimates"))
+            save_frame(session, denoised.frame, str(folder / "estimates"))
 
         plans: list[Any] = []
         bare()  # warm: what Java compiles once

@@ -29,7 +29,7 @@ ORDER = [
         "spec",
         "logs",
     ),
-    *("family_covariance", "measurements", "denoising", "estimates", "read_estimates", "ratio", "file_kind", "changes"),
+    *("measurements", "denoising", "estimates", "read_estimates", "ratio", "file_kind", "changes"),
     *("budget", "prior", "estimators", "denoising/cluster", "plan"),
     *("api", "pipeline", "facts", "report", "explore", "evaluate", "browsers", "paper", "cli"),
 ]

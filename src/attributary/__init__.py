@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from attributary.pipeline.draft_spec import draft_spec
     from attributary.pipeline.run import run
     from attributary.pipeline.table_form import recognise
-    from attributary.plan import JointPlan, Plan, make_joint_plan, make_plan, what_if
+    from attributary.plan import Plan, make_plan, what_if
     from attributary.prior import Prior
     from attributary.spec import Spec
     from attributary.tree import Tree
 
 __all__ = [
     "Estimate",
-    "JointPlan",
     "Measurements",
     "Plan",
     "Prior",
@@ -36,7 +35,6 @@ __all__ = [
     "denoise_table",
     "draft_spec",
     "estimate_noise",
-    "make_joint_plan",
     "make_plan",
     "noise",
     "periods",
@@ -59,7 +57,7 @@ HOME = {
     "pipeline.draft_spec": ("draft_spec",),
     "pipeline.run": ("run",),
     "pipeline.table_form": ("recognise",),
-    "plan": ("JointPlan", "Plan", "make_joint_plan", "make_plan", "what_if"),
+    "plan": ("Plan", "make_plan", "what_if"),
     "prior": ("Prior",),
     "spec": ("Spec",),
     "tree": ("Tree",),

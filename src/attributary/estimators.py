@@ -8,7 +8,8 @@ it takes. Another one is one more function, registered under a name:
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -95,20 +96,16 @@ class KnownProcess(Prior):
     tilt_with_past: float = 0.0
 
 
-def limit0(tree: Tree, measured: Measurements, known: Background) -> Estimate:
-    """Posterior means under the very process that generated the counts: no estimator has a smaller squared error."""
-    process = known.earlier
-    assert isinstance(process, KnownProcess) and process.alpha is not None
-    families = KnownFamilies(process.alpha, process.tilt)
-    return posterior_estimate(denoise(tree, measured, nonnegative=True), families=families)
+def limit(tree: Tree, measured: Measurements, known: Background, *, past: bool = False) -> Estimate:
+    """Posterior means under the very process that generated the counts: no estimator has a smaller squared error.
 
-
-def limit1(tree: Tree, measured: Measurements, known: Background) -> Estimate:
-    """`limit0` for estimators that know an earlier period: it knows that period's counts without noise."""
+    With `past`, it also knows the counts of the earlier period without noise: the limit for estimators that use one.
+    """
     process = known.earlier
     assert isinstance(process, KnownProcess)
-    past = replace(process, alpha=process.alpha_with_past, tilt=process.tilt_with_past)
-    return limit0(tree, measured, known._replace(earlier=past))
+    alpha, tilt = (process.alpha_with_past, process.tilt_with_past) if past else (process.alpha, process.tilt)
+    assert alpha is not None
+    return posterior_estimate(denoise(tree, measured, nonnegative=True), families=KnownFamilies(alpha, tilt))
 
 
 @dataclass(frozen=True)
@@ -153,8 +150,10 @@ register(
     EstimatorKind("learned", learned, LEARNED, WHOLE, prior=True, plan=True, slow=True),
     EstimatorKind("posterior", posterior, POSTERIOR, WHOLE, prior=True, plan=True, slow=True, values="learned"),
     EstimatorKind("zeros", zeros, "0 everywhere", linear=True, batched=True, baseline=True),
-    EstimatorKind("limit0", limit0, LIMIT0, plan=True, slow=True, baseline=True, needs="alpha"),
-    EstimatorKind("limit1", limit1, LIMIT1, plan=True, slow=True, baseline=True, needs="alpha_with_past"),
+    EstimatorKind("limit0", limit, LIMIT0, plan=True, slow=True, baseline=True, needs="alpha"),
+    EstimatorKind(
+        "limit1", partial(limit, past=True), LIMIT1, plan=True, slow=True, baseline=True, needs="alpha_with_past"
+    ),
 )
 
 

@@ -90,9 +90,19 @@ def file_kind(
         beginning = file.read(FIRST_BYTES)
     if not beginning.strip(BLANK):
         raise InputError(f"{path} is empty; {TAKES[command]}")
-    if (kind := _other_than_table(path, beginning)) is not None:
+    text = beginning.lstrip(BLANK)
+    kind: Kind | None = None
+    sure = by_name(path).format is not None or beginning.startswith(BINARY) or packing_of(beginning) is not None
+    if path.endswith(".toml"):
+        kind = "spec"
+    elif beginning.startswith(b"Obj\x01"):  # Avro
+        kind = "reports"
+    elif text.startswith((b"{", b"[")) or (path.endswith(".json") and not sure):
+        kind = "plan" if b'"format"' in text else "reports" if b'"shared_info"' in text else "JSON"
+    elif not (sure or _is_text(beginning)):
+        kind = "other"
+    if kind is not None:
         return KnownFile(path, kind)
-    sure = by_name(path).format is not None or _is_binary(beginning)
     try:
         names = tuple(column_names(path, separator, sheet))
     except InputError:
@@ -101,24 +111,6 @@ def file_kind(
         return KnownFile(path, "other")
     kind = table_kind(names, levels)
     return KnownFile(path, "other" if kind == "table" and not sure else kind, names, separator, sheet)
-
-
-def _other_than_table(path: str, beginning: bytes) -> Kind | None:
-    """What a file is that is no table, by its first bytes and its ending."""
-    text = beginning.lstrip(BLANK)
-    if path.endswith(".toml"):
-        return "spec"
-    if beginning.startswith(b"Obj\x01"):  # Avro
-        return "reports"
-    if text.startswith((b"{", b"[")) or (path.endswith(".json") and not _is_binary(beginning)):
-        return "plan" if b'"format"' in text else "reports" if b'"shared_info"' in text else "JSON"
-    named = by_name(path).format is not None
-    return None if named or _is_binary(beginning) or _is_text(beginning) else "other"
-
-
-def _is_binary(beginning: bytes) -> bool:
-    """Whether a table needs no ending to be known as one."""
-    return beginning.startswith(BINARY) or packing_of(beginning) is not None
 
 
 def _is_text(beginning: bytes) -> bool:

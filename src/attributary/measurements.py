@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.family_covariance import FamilyCovariance, leaf_families
 from attributary.noise import Entropy, NoiseShape, RandomisedResponse, shape_of
 from attributary.noise.blocks import BlockEntropy
 from attributary.tables.table_columns import SEEDED, arrow_table, together
 from attributary.tree import Tree
-from attributary.types import Floats, Frame, Ints, Record
+from attributary.types import Bools, Floats, Frame, Ints, Record
 
 if TYPE_CHECKING:
     from attributary.plan import Plan
@@ -46,7 +45,7 @@ class Measurements:
     names: tuple[str, ...] = ()  # of the columns, where there are many and they have names
     freedom: Floats | None = None  # degrees of freedom of the estimates' variances, where the noise was estimated
     frame: Frame = field(default=None, repr=False)  # the user's table that they are from: row i is node i
-    families: tuple[FamilyCovariance, ...] = ()  # of leaves, whose noise is correlated
+    families: "tuple[FamilyCovariance, ...]" = ()  # of leaves, whose noise is correlated
     part: bool = False  # of a larger tree, whose other figures are not known: what was not measured has no bounds
 
     def __post_init__(self) -> None:
@@ -261,7 +260,12 @@ class Measurements:
             return self
         noisy, variance = self.noisy.copy(), self.variance.copy()
         for family in self.families:
-            family.put_independent(noisy, variance)
+            rows = family.rows
+            known = np.flatnonzero(np.abs(rows).sum(axis=1) == 0)  # their sum is
+            variance[family.nodes] = rows
+            variance[family.nodes[known]] = family.variance[known]
+            variance[family.parent[known]] = 0.0
+            noisy[family.parent[known]] = noisy[family.nodes[known]].sum(axis=1)
         return replace(self, noisy=noisy, variance=variance, families=())
 
     def with_noise(self, noisy: Floats, variance: Floats, not_private: str = "") -> "Measurements":
@@ -270,7 +274,10 @@ class Measurements:
         return replace(self, noisy=noisy, variance=variance, not_private=words, families=())
 
     def again(self, other: "Measurements") -> "Measurements":
-        """Both measured the *same* conversions (a query repeated): combined by inverse variance."""
+        """Both measured the *same* conversions (a query repeated): combined by inverse variance.
+
+        Of two shapes of noise, each node has that of the figure with the smaller variance.
+        """
         if self.noisy.ndim > 1:
             return _beside([self.column(j).again(other.column(j)) for j in range(self.noisy.shape[1])], self.names)
         x, y = (np.where(m.variance == np.inf, 0.0, m.noisy) for m in (self, other))
@@ -288,7 +295,12 @@ class Measurements:
             made.noisy[at], joined = family.combine(mine.noisy[at], theirs.noisy[at], theirs.variance[at])
             made.variance[at] = joined.variance
             families.append(joined)
-        return replace(made, families=tuple(families), freedom=_least_freedom(self, other), **_shapes(self, other))
+        made = replace(made, families=tuple(families), freedom=_least_freedom(self, other))
+        if self.shape == other.shape and self.code is None and other.code is None:
+            return made
+        codes = [np.zeros(len(m.noisy), np.uint8) if m.code is None else m.code for m in (self, other)]
+        code = np.where(other.variance < self.variance, codes[1] + np.uint8(len(self.shapes)), codes[0])
+        return replace(made, shape=tuple(shape.name for m in (self, other) for shape in m.shapes), code=code)
 
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
@@ -331,16 +343,6 @@ def _least_freedom(one: Measurements, other: Measurements) -> Floats | None:
     return np.min(both, axis=0) if both else None
 
 
-def _shapes(one: Measurements, other: Measurements) -> Record:
-    """The shapes of two figures made one: of each node, that of the figure with the smaller variance."""
-    same = one.shape == other.shape and one.code is None and other.code is None
-    if same:
-        return {}
-    codes = [np.zeros(len(m.noisy), np.uint8) if m.code is None else m.code for m in (one, other)]
-    code = np.where(other.variance < one.variance, codes[1] + np.uint8(len(one.shapes)), codes[0])
-    return {"shape": tuple(shape.name for m in (one, other) for shape in m.shapes), "code": code}
-
-
 def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:
     """Two independent estimates of the same figures made one (Algorithm 1, CombineEstimates)."""
     with np.errstate(invalid="ignore"):
@@ -366,3 +368,99 @@ def _of_nodes(tree: Tree, values: ArrayLike, what: str) -> Floats:
     if given.shape != (len(tree),) or not np.isfinite(given).all():
         raise ValueError(f"{what} are finite numbers, one for each of the {len(tree)} nodes; got shape {given.shape}")
     return given
+
+
+# FamilyCovariance: figures of siblings whose noise is correlated, such as the answers of one group of people.
+#
+# For the passes of Algorithm 2, a family of leaves whose figures z have covariance Σ is one of independent figures z
+# with variances r = Σ1, its row sums: what it says of its parent, Σ z with variance Σ r = 1'Σ1, is the same, and so is
+# each child's share k = r / Σ r of what the parent is corrected by. Counts are then the best linear ones, exactly; only
+# the children's variances differ, and are diag(Σ) − k·r + k²·v̂ar of the parent. A family that knows its sum has r = 0:
+# its parent is then known exactly.
+
+ROUNDING = 1e-11  # of a row's size: a sum below it is 0
+TINY = 1e-13  # of the families' variance: what stands for 0 where an exact figure joins
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyCovariance:
+    """The covariance of the figures of families of one size, all of them leaves."""
+
+    parent: Ints  # of each family
+    nodes: Ints  # (families, size): all of its children
+    covariance: Floats  # (families, size, size)
+
+    @property
+    def variance(self) -> Floats:
+        return np.diagonal(self.covariance, axis1=1, axis2=2)
+
+    @property
+    def rows(self) -> Floats:
+        """The row sums r."""
+        rows: Floats = self.covariance.sum(axis=2)
+        rows[np.abs(rows) <= ROUNDING * np.abs(self.covariance).sum(axis=2)] = 0.0
+        return rows
+
+    def combine(self, figures: Floats, noisy: Floats, variance: Floats) -> "tuple[Floats, FamilyCovariance]":
+        """Combined with independent figures of the same nodes: inf is not measured, 0 is exact.
+
+        (Σ⁻¹ + V⁻¹)⁻¹ = B·(B + Σ·A)⁻¹·Σ with V = B·A⁻¹, which neither ∞ nor 0 nor a known sum stops.
+        """
+        unit = np.maximum(self.variance.mean(axis=1, keepdims=True), np.finfo(float).tiny)
+        with np.errstate(invalid="ignore"):
+            b = np.where(variance == np.inf, 1.0, np.maximum(variance / (variance + unit), TINY))
+        a = np.where(variance == np.inf, 0.0, 1.0 / (variance + unit))
+        gain = b[:, :, None] * np.linalg.inv(np.eye(figures.shape[1]) * b[:, :, None] + self.covariance * a[:, None, :])
+        start = np.where(variance == np.inf, 0.0, noisy)
+        value = start + np.where(variance > 0, np.einsum("gij,gj->gi", gain, figures - start), 0.0)
+        both = gain @ self.covariance
+        both *= (variance > 0)[:, :, None] & (variance > 0)[:, None, :]
+        return value, self.of(self.parent, self.nodes, (both + np.swapaxes(both, 1, 2)) / 2)
+
+    def plus(self, variance: Floats, families: "tuple[FamilyCovariance, ...]") -> "FamilyCovariance":
+        """The families after adding figures with these variances and families."""
+        same = [each.covariance for each in families if np.array_equal(self.nodes, each.nodes)]
+        if not same and not np.isfinite(variance[self.nodes]).all():
+            raise ValueError("figures with correlated noise are added to figures that are all measured; some are not")
+        more = same[0] if same else np.eye(self.nodes.shape[1]) * variance[self.nodes][:, None, :]
+        return self.of(self.parent, self.nodes, self.covariance + more)
+
+    @classmethod
+    def of(cls, parent: Ints, nodes: Ints, covariance: Floats) -> "FamilyCovariance":
+        """The families; where a row sum is negative, which the passes cannot take, a larger diagonal covariance."""
+        made = cls(parent, nodes, covariance)
+        below: Bools = np.any(made.rows < 0, axis=1, keepdims=True)
+        if not below.any():
+            return made
+        bound = np.eye(nodes.shape[1]) * np.abs(covariance).sum(axis=2)[:, None, :]
+        return cls(parent, nodes, np.where(below[:, :, None], bound, covariance))
+
+    def estimated(self, parent: Floats) -> Floats:
+        """The variance of each child's estimate, from that of its parent's."""
+        rows, total = self.rows, self.rows.sum(axis=1, keepdims=True)
+        share = rows / np.where(total > 0, total, np.inf)
+        moved = np.where(share > 0, share**2 * np.where(share > 0, parent[:, None], 0.0), 0.0)
+        return np.maximum(self.variance - share * rows, 0.0) + moved
+
+    def quadratic(self, weight: Floats) -> Floats:
+        """Each child's part of w'Σw, for the weights of all nodes of a tree, a child's relative to its parent's."""
+        here = weight[self.nodes] - weight[self.parent][:, None]
+        parts: Floats = here * np.einsum("gij,gj->gi", self.covariance, here)
+        return parts
+
+
+def leaf_families(tree: Tree) -> list[tuple[Ints, Ints]]:
+    """The parents of leaves and their children, (families,) and (families, size), one pair for each size of family."""
+    first = tree.first.astype(np.int64)
+    size, leaf = np.diff(first), tree.in_level_order.is_leaf
+    parents = np.flatnonzero(size)
+    leaves = np.add.reduceat(leaf.astype(np.int64), first[parents]) if parents.size else parents
+    mixed = (leaves > 0) & (leaves < size[parents])
+    if mixed.any() or leaf[tree.slice(0)].any():
+        node = parents[np.argmax(mixed)] if mixed.any() else np.argmax(leaf)
+        raise ValueError(
+            "states are the leaves of a group, and a group has no other children; "
+            f"{tree.name_at(int(node))} {'has both' if mixed.any() else 'is a leaf without a group above it'}"
+        )
+    of_size = {k: parents[(leaves > 0) & (size[parents] == k)] for k in np.unique(size[parents[leaves > 0]]).tolist()}
+    return [(tree.at(here), tree.at(first[here][:, None] + np.arange(k))) for k, here in of_size.items()]

@@ -10,7 +10,7 @@ true counts are known, the squared error:
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypedDict, Unpack
+from typing import NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,59 +62,50 @@ class Pooled(TypedDict, total=False):
 
 
 class Errors(NamedTuple):
-    """RMSRE_τ of each level, of the tree, of each root's own tree in level order, and of each node."""
+    """Variances of estimates, or their squared errors, and what they mean as RMSRE_τ."""
 
-    levels: Floats
-    tree: float
-    roots: Floats
-    nodes: Floats
+    variance: Floats  # of each node's estimate, in the tree's order
+    levels: Floats  # RMSRE_τ of each level, all roots pooled
+    tree: float  # of the tree, all roots pooled
+    roots: Floats  # of each root's own tree, in level order
+    nodes: Floats  # of each node
 
-
-def errors(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Errors:
-    """All of them at once."""
-    error, weight = _per_node(tree, count, variance, tau, **pooled)
-    of_levels = _means(error**2, weight, tree.level, tree.depth)
-    whole = float(np.sqrt(np.nanmean(of_levels)))
-    return Errors(np.sqrt(of_levels), whole, _roots(tree, error, weight), error)
+    @classmethod
+    def of(
+        cls,
+        tree: Tree,
+        count: ArrayLike,
+        variance: ArrayLike,
+        tau: float,
+        weights: ArrayLike | None = None,
+        metric: Metric = weights,
+    ) -> Self:
+        """All of them at once."""
+        error = np.broadcast_to(nodes(count, variance, tau, metric), len(tree))
+        weight = checked_weights(tree, np.ones(len(tree)) if weights is None else weights)
+        squared, depth, number = error**2, tree.depth, int(tree.first[0])
+        of_levels = _means(squared, weight, tree.level, depth)
+        of_roots = _means(squared, weight, tree.root * depth + tree.level, number * depth).reshape(number, depth)
+        present = ~np.isnan(of_roots)
+        with np.errstate(invalid="ignore"):
+            of_roots = np.sqrt(np.where(present, of_roots, 0).sum(axis=1) / present.sum(axis=1))
+        whole = float(np.sqrt(np.nanmean(of_levels)))
+        return cls(np.asarray(variance, np.float64), np.sqrt(of_levels), whole, of_roots, error)
 
 
 def levels(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each level; nan for one without weight."""
-    error, weight = _per_node(tree, count, variance, tau, **pooled)
-    return np.sqrt(_means(error**2, weight, tree.level, tree.depth))
+    return Errors.of(tree, count, variance, tau, **pooled).levels
 
 
 def tree(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> float:
     """RMSRE_τ(T): the root mean square over the levels that have weight."""
-    error, weight = _per_node(tree, count, variance, tau, **pooled)
-    return float(np.sqrt(np.nanmean(_means(error**2, weight, tree.level, tree.depth))))
+    return Errors.of(tree, count, variance, tau, **pooled).tree
 
 
 def roots(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each root's own tree, in level order; its levels are those that it has."""
-    return _roots(tree, *_per_node(tree, count, variance, tau, **pooled))
-
-
-def _roots(tree: Tree, error: Floats, weight: Floats) -> Floats:
-    number = int(tree.first[0])
-    group = tree.root * tree.depth + tree.level
-    means = _means(error**2, weight, group, number * tree.depth).reshape(number, tree.depth)
-    present = ~np.isnan(means)
-    with np.errstate(invalid="ignore"):
-        mean: Floats = np.sqrt(np.where(present, means, 0).sum(axis=1) / present.sum(axis=1))
-    return mean
-
-
-def _per_node(
-    tree: Tree,
-    count: ArrayLike,
-    variance: ArrayLike,
-    tau: float,
-    weights: ArrayLike | None = None,
-    metric: Metric = weights,
-) -> tuple[Floats, Floats]:
-    error = np.broadcast_to(nodes(count, variance, tau, metric), len(tree))
-    return error, checked_weights(tree, np.ones(len(tree)) if weights is None else weights)
+    return Errors.of(tree, count, variance, tau, **pooled).roots
 
 
 def checked_weights(tree: Tree, weights: ArrayLike) -> Floats:

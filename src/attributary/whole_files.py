@@ -139,7 +139,7 @@ def whole_folder(path: str, names: Collection[str]) -> Iterator[str]:
     parent = os.path.dirname(target)
     already = len(written)
     with sole_writer(path) as alone:
-        place = _beside(target, secrets.token_hex(8))
+        place, done = _beside(target, secrets.token_hex(8)), list[str]()
         try:
             os.makedirs(parent, exist_ok=True)
             for left in _others(target) if alone else ():  # by processes that were killed
@@ -154,11 +154,12 @@ def whole_folder(path: str, names: Collection[str]) -> Iterator[str]:
             yield place
             with _undisturbed():
                 _swap(place, target, names)
-                written[already:] = [*_elsewhere(written[already:], place), path]
+                done = [path]
         except BaseException:  # Ctrl-C too
-            written[already:] = _elsewhere(written[already:], place)
             _discard(place, names)
             raise
+        finally:
+            written[already:] = [*(each for each in written[already:] if os.path.dirname(each) != place), *done]
         sync(parent)
 
 
@@ -218,9 +219,8 @@ def _lock(lock: str, path: str) -> int | None:
                 raise
             os.close(handle)
     except BlockingIOError:
-        raise TryAgain(
-            f"{path} is being written by another process; wait for it, or choose another with `output`"
-        ) from None
+        rule = f"{path} is being written by another process"
+        raise TryAgain(f"{rule}; wait for it, or choose another with `output`") from None
     except (ImportError, OSError):
         return None
 
@@ -228,14 +228,8 @@ def _lock(lock: str, path: str) -> int | None:
 def _beside(target: str, end: str) -> str:
     """A place on the same disk: beside the folder, or inside it where that is not possible."""
     parent, name = os.path.split(target)
-    end = MARK + end
-    if os.path.isdir(target) and (os.path.ismount(target) or not os.access(parent, os.W_OK)):
-        return os.path.join(target, end)
-    return os.path.join(parent, f".{name}{end}")
-
-
-def _elsewhere(paths: list[str], place: str) -> list[str]:
-    return [path for path in paths if os.path.dirname(path) != place]
+    inside = os.path.isdir(target) and (os.path.ismount(target) or not os.access(parent, os.W_OK))
+    return os.path.join(target, MARK + end) if inside else os.path.join(parent, f".{name}{MARK}{end}")
 
 
 def _swap(place: str, target: str, names: Collection[str]) -> None:
@@ -258,10 +252,10 @@ def _swap(place: str, target: str, names: Collection[str]) -> None:
 def _exchange(one: str, other: str) -> bool:
     """Makes two folders change places in one step; whether the system could."""
     try:
-        libc = ctypes.CDLL(None)
+        libc, a, b = ctypes.CDLL(None), os.fsencode(one), os.fsencode(other)
         if sys.platform == "darwin":
-            return int(libc.renamex_np(os.fsencode(one), os.fsencode(other), EXCHANGE)) == 0
-        return int(libc.renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), EXCHANGE)) == 0
+            return int(libc.renamex_np(a, b, EXCHANGE)) == 0
+        return int(libc.renameat2(AT_FDCWD, a, AT_FDCWD, b, EXCHANGE)) == 0
     except (AttributeError, OSError, TypeError):
         return False
 

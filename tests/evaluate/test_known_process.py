@@ -9,13 +9,13 @@ import pytest
 
 from attributary import Measurements, Tree
 from attributary.errors import InputError
-from attributary.estimators import Background, KnownProcess, limit0, limit1
+from attributary.estimators import Background, KnownProcess, limit
 from attributary.evaluate import Case, evaluate, user_cases
 from attributary.evaluate.user_cases import with_process
 from attributary.generated import ForestProcess
 from attributary.logs.log_files import is_generated
 from attributary.paper import generate
-from attributary.paper.forest import FANS, forest
+from attributary.paper.generate import FANS, forest
 from attributary.prior import from_counts
 from attributary.spec import Spec
 from attributary.tables import read_table
@@ -76,9 +76,8 @@ def test_limits_are_the_mean_over_all_counts_by_their_probability(past: bool) ->
         log += sum(lgamma(c + w) - lgamma(c + 1) for c, w in zip((a, b), alpha, strict=True))
         weight = np.exp(log - np.sum(np.abs(noisy - [n, a, b]) / scale))
         total, mean = total + weight, mean + weight * np.array([n, a, b])
-    limit = limit1 if past else limit0
     back = tree.from_level_order
-    found = limit(tree, Measurements(back(noisy), back(2 * scale**2)), Background(known)).count
+    found = limit(tree, Measurements(back(noisy), back(2 * scale**2)), Background(known), past=past).count
     assert tree.to_level_order(found) == pytest.approx(mean / total, rel=1e-6)
 
 

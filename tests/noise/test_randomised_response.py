@@ -199,7 +199,7 @@ def test_what_is_refused() -> None:
 
 
 def test_a_family_that_the_passes_cannot_take_is_bounded() -> None:
-    from attributary.family_covariance import FamilyCovariance
+    from attributary.measurements import FamilyCovariance
 
     covariance = np.array([[[1.0, -1.5, 0.2], [-1.5, 4.0, 0.1], [0.2, 0.1, 1.0]]])
     made = FamilyCovariance.of(np.array([0]), np.array([[1, 2, 3]]), covariance)

@@ -19,8 +19,11 @@ from attributary.evaluate.breakdowns import joint_plan
 from attributary.evaluate.user_cases import joint_cases
 from attributary.explore import open_session
 from attributary.logs.count import count
-from attributary.pipeline.run import JointRun, Run
-from attributary.plan.joint import JointPlan, largest_row, load_plan, make_joint_plan
+from attributary.pipeline.run import Run
+from attributary.plan import Plan, make_plan
+from attributary.plan.make import each_asked, solve
+from attributary.plan.proposals import Wishes
+from attributary.plan.together import plan_together
 from attributary.prior import from_counts
 from support.browser import Tabs
 from support.command import attributary as command
@@ -87,20 +90,22 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(shop: Path) -> JointRun:
+def done(shop: Path) -> Run:
     made = attributary.run(str(shop / "spec.toml"), rng=np.random.default_rng(5))
-    assert isinstance(made, JointRun)
+    assert len(made.breakdowns) == 3
     return made
 
 
-def planned(spec: Spec, shop: Path, prior: bool = True, **options: Any) -> JointPlan:
+def planned(spec: Spec, shop: Path, join: bool = True) -> Plan:
     counts = count(spec, str(shop)).breakdowns
     trees = [part.tree(each.table) for part, each in zip(spec.parts, counts, strict=True)]
     priors = [
         from_counts(tree, each.table, known=[a.name for a in part.known], spec=part)
         for part, tree, each in zip(spec.parts, trees, counts, strict=True)
     ]
-    return make_joint_plan(spec, trees, priors if prior else None, **options)
+    if join:
+        return make_plan(spec, trees, priors)
+    return plan_together(spec, each_asked(spec, trees, priors), Wishes("optimal"), solve, join=False)
 
 
 def test_one_breakdown_is_a_spec_with_its_attributes_in_that_order() -> None:
@@ -156,22 +161,24 @@ def test_each_breakdown_counts_as_a_spec_of_its_own_would_do_without_what_no_dom
 def test_all_breakdowns_keep_to_one_budget(shop: Path, keys: str, neighbours: str) -> None:
     spec = spec_of(f'{keys}\nneighbours = "{neighbours}"\nconversions_per_impression = 2')
     plan = planned(spec, shop)
-    assert sum(map(largest_row, plan.breakdowns)) <= spec.budget
+    assert plan.largest_row <= spec.budget
     assert plan.privacy_loss.conversion <= 4 + 1e-9
     assert plan.privacy_loss.under(neighbours) <= 4 + 1e-9
     assert all(one.privacy_loss == pytest.approx(plan.privacy_loss) for one in plan.breakdowns)
     for one, part in zip(plan.breakdowns, spec.parts, strict=True):
         assert one.spec == part and one.levels == part.levels
     if neighbours == "conversion":  # else a breakdown of unknown attributes alone can have half of its part
-        assert sum(plan.parts) == pytest.approx(1, abs=1e-3)
+        assert plan.largest_row / spec.budget == pytest.approx(1, abs=1e-3)
 
 
 def test_planning_together_beats_planning_apart_and_equal_parts(shop: Path) -> None:
     plan = planned(spec_of(), shop)
-    assert plan.joined and plan.error < plan.apart < plan.equal
-    assert all(one.expected.tree.plan >= alone for one, alone in zip(plan.breakdowns, plan.alone, strict=True))
+    sharing = plan.sharing
+    assert sharing is not None and sharing.joined and plan.error < sharing.apart < sharing.equal
+    assert all(one.error >= alone for one, alone in zip(plan.breakdowns, sharing.alone, strict=True))
     apart = planned(spec_of(), shop, join=False)
-    assert not apart.joined and apart.error == pytest.approx(apart.apart)
+    assert apart.sharing is not None and not apart.sharing.joined
+    assert apart.error == pytest.approx(apart.sharing.apart)
 
 
 def test_a_larger_weight_gets_a_smaller_error(shop: Path) -> None:
@@ -192,18 +199,18 @@ def test_a_larger_weight_gets_a_smaller_error(shop: Path) -> None:
 def test_a_plan_is_what_its_file_says(shop: Path, tmp_path: Path) -> None:
     plan, path = planned(spec_of(), shop), str(tmp_path / "plan.json")
     plan.save(path)
-    assert load_plan(path) == JointPlan.load(path) == plan
-    with pytest.raises(InputError, match="several breakdowns"):
-        attributary.Plan.load(path)
+    assert Plan.load(path) == plan
+    with pytest.raises(InputError, match=r"several breakdowns \('campaign > location > day', .* take one of them"):
+        plan.contribution(plan.parts[0].spec.parts[0].tree({"campaign": ["a"], "location": ["de"]}))
     text = Path(path).read_text()
     row = ", ".join(map(str, plan.breakdowns[1].default))
     more = ", ".join(str(n + 100 * (n > 0)) for n in plan.breakdowns[1].default)
     Path(path).write_text(text.replace(f"[{row}]", f"[{more}]"))
     with pytest.raises(InputError, match="budget|sum to"):
-        JointPlan.load(path)
+        Plan.load(path)
 
 
-def test_sums_agree_wherever_two_breakdowns_meet(done: JointRun) -> None:
+def test_sums_agree_wherever_two_breakdowns_meet(done: Run) -> None:
     def by(run: Run, names: list[str]) -> dict[Any, float]:
         rows = run.estimates["count"].table().to_pylist()
         sums: dict[Any, float] = {}
@@ -226,7 +233,7 @@ def test_sums_agree_wherever_two_breakdowns_meet(done: JointRun) -> None:
 def test_a_node_of_two_breakdowns_has_one_estimate_and_one_interval(shop: Path) -> None:
     toml = TOML.format(keys="").replace('["location", "device"]', '["location", "campaign", "device"]')
     run = attributary.run(Spec.parse(toml), str(shop), rng=np.random.default_rng(6))
-    assert isinstance(run, JointRun)
+    assert len(run.breakdowns) == 3
     found = []
     for one in run.breakdowns[:2]:
         rows = one.estimates["count"].table().to_pylist()
@@ -242,13 +249,13 @@ def test_errors_are_those_that_the_plan_expects(shop: Path) -> None:
     plan = planned(spec, shop)
     for seed in range(60):
         run = attributary.run(spec, str(shop), plan=plan, rng=np.random.default_rng(seed))
-        assert isinstance(run, JointRun)
+        assert len(run.breakdowns) == 3
         squares += np.square(list(run.errors.values())) / 60
     expected = [one.expected.tree.plan for one in plan.breakdowns]
     assert np.sqrt(squares) == pytest.approx(expected, rel=0.15)
 
 
-def test_tables_have_a_column_for_the_breakdown(done: JointRun, tmp_path: Path) -> None:
+def test_tables_have_a_column_for_the_breakdown(done: Run, tmp_path: Path) -> None:
     done.save(str(tmp_path / "run"))
     table = pq.read_table(tmp_path / "run" / "estimates.parquet")
     assert table.column_names[:9] == [
@@ -257,14 +264,14 @@ def test_tables_have_a_column_for_the_breakdown(done: JointRun, tmp_path: Path) 
     for name, run in zip(BREAKDOWNS, done.breakdowns, strict=True):
         rows = table.filter(pc.equal(table.column("breakdown").cast("string"), name))
         assert rows.column("estimate").to_pylist() == run.tables["estimates"].column("estimate").to_pylist()
-    assert load_plan(str(tmp_path / "run" / "plan.json")) == done.plan
+    assert Plan.load(str(tmp_path / "run" / "plan.json")) == done.plan
 
 
-def test_an_earlier_run_is_a_prior(shop: Path, done: JointRun, tmp_path: Path) -> None:
+def test_an_earlier_run_is_a_prior(shop: Path, done: Run, tmp_path: Path) -> None:
     done.save(str(tmp_path / "run"))
     for name in ("counts", "estimates"):
         run = attributary.run(str(shop / "spec.toml"), prior=str(tmp_path / "run" / f"{name}.parquet"))
-        assert isinstance(run, JointRun) and all(part.prior.history for part in run.breakdowns)
+        assert all(part.prior.history for part in run.breakdowns)
     pq.write_table(done.breakdowns[0].tables["counts"], tmp_path / "alone.parquet")
     with pytest.raises(InputError, match="no column 'breakdown'"):
         attributary.run(str(shop / "spec.toml"), prior=str(tmp_path / "alone.parquet"))
@@ -286,7 +293,7 @@ def test_the_page_has_a_switch(shop: Path, tmp_path: Path, tabs: Tabs) -> None:
 
 
 @pytest.mark.parametrize("files", [["run"], ["run/estimates.parquet"], ["run/plan.json"], ["csv/estimates.csv"]])
-def test_a_report_of_its_files_has_all_breakdowns(done: JointRun, tmp_path: Path, files: list[str]) -> None:
+def test_a_report_of_its_files_has_all_breakdowns(done: Run, tmp_path: Path, files: list[str]) -> None:
     done.save(str(tmp_path / "run"))
     done.save(str(tmp_path / "csv"), format="csv")
     page = tmp_path / "page.html"
@@ -298,7 +305,7 @@ def test_a_report_of_its_files_has_all_breakdowns(done: JointRun, tmp_path: Path
         assert text.count("All conversions") >= 3 and text.count(f"{total:,.0f}") >= 3
 
 
-def test_the_explorer_looks_at_one_of_them(done: JointRun, tmp_path: Path) -> None:
+def test_the_explorer_looks_at_one_of_them(done: Run, tmp_path: Path) -> None:
     done.save(str(tmp_path / "run"))
     for name, run in zip(BREAKDOWNS, done.breakdowns, strict=True):
         for path in (tmp_path / "run", tmp_path / "run" / "estimates.parquet"):
@@ -330,7 +337,7 @@ def test_what_is_evaluated_is_what_runs(shop: Path) -> None:
     drawn = {(p.tree, p.level): evaluation.squared(p) for p in evaluation.points if p.method == "optimal-unbiased"}
     for i in range(4):
         run = attributary.run(spec_of(), str(shop), plan=plan, rng=np.random.default_rng([7, i]))
-        assert isinstance(run, JointRun)
+        assert len(run.breakdowns) == 3
         for name, one in zip(BREAKDOWNS, run.breakdowns, strict=True):
             off = np.square(one.estimates["count"].count - one.truth["count"])
             levels = np.square(rmsre.levels(one.tree, one.truth["count"], off, 10))
@@ -387,7 +394,7 @@ def test_the_fit_is_never_negative_and_agrees(shop: Path) -> None:
         estimator=Estimator("nonnegative", joint=True),
         rng=np.random.default_rng(1),
     )
-    assert isinstance(run, JointRun)
+    assert len(run.breakdowns) == 3
     estimates = [one.estimates["count"] for one in run.breakdowns]
     assert all((est.count >= 0).all() for est in estimates) and any((est.blue < 0).any() for est in estimates)
     totals = [est.count[est.tree.roots].sum() for est in estimates]

@@ -15,7 +15,7 @@ from attributary import Spec, api
 from attributary.api.ara.wire.avro import write_reports
 from attributary.browsers import Client, report
 from attributary.logs.count import count
-from attributary.plan.joint import JointPlan
+from attributary.plan import Plan
 from support.command import attributary as command
 
 TOML = """
@@ -94,7 +94,7 @@ def test_without_noise_all_breakdowns_are_the_counts_of_sql(most: int, measures:
     command("plan", tmp_path / "spec.toml", "--prior", tmp_path / "counts.parquet", "-o", plan)
     command("keys", plan, "--impressions", tmp_path / "impressions.parquet", "-o", tmp_path / "keys", "-q")
     command("keys", plan, "--impressions", tmp_path / "counts.parquet", "-o", tmp_path / "same", "-q")
-    ready = api.clients(JointPlan.load(str(plan)))
+    ready = api.clients(Plan.load(str(plan)))
     assert not ready.changed
     sent: list[Any] = []
     for u in range(users):

@@ -21,11 +21,12 @@ from attributary.estimators import Estimator
 from attributary.logs import count
 from attributary.logs.log_files import Files
 from attributary.logs.spark import Spark
+from attributary.logs.spark_folder import save_frame
 from attributary.pipeline import spark_nodes
 from attributary.pipeline.denoise_summary import denoise_summary
 from attributary.pipeline.read_prior import read_queried, read_tree
 from attributary.pipeline.run import run
-from attributary.pipeline.spark_nodes import denoise_summary_spark, keys_spark, save_frame
+from attributary.pipeline.spark_nodes import denoise_summary_spark, keys_spark
 from attributary.spec import Spec
 from attributary.tables.table_columns import plain
 from attributary.types import Keys
@@ -125,7 +126,7 @@ def test_keys_and_estimates_are_those_of_one_machine(
     assert len(number) == len(tree)  # each node once
     parents = zip(table.column("parent").to_pylist(), table.column("level").to_pylist(), strict=True)
     assert all(number.get(up, -1) == level - 1 for up, level in parents)
-    assert len(read_queried(plan, str(shop / "keys" / "tree.parquet")).tree) == len(tree)
+    assert len(read_queried(plan, str(shop / "keys" / "tree.parquet")).trees[0]) == len(tree)
 
     files = reports(plan, shop, 2)
     for chosen in (Estimator(), Estimator("nonnegative")):
@@ -142,8 +143,18 @@ def test_the_driver_gets_no_nodes(engine: Spark, shop: Path, monkeypatch: pytest
     made = keys_spark(plan, [str(impressions)], str(shop / "keys"), engine=engine)
     addresses = [f"file://{file}" for file in reports(plan, shop, 1)]
     done = denoise_summary_spark(plan, addresses, tree, engine=engine)
-    assert save_frame(engine, done.frame, str(shop / "estimates")) == made.nodes
+    assert save_frame(engine.session, done.frame, str(shop / "estimates")) == made.nodes
     assert sizes and max(sizes) < made.nodes / 20
+
+
+def test_a_folder_that_spark_did_not_write_stays(engine: Spark, spark: Any, shop: Path) -> None:
+    """A table takes the place of one that Spark wrote, and of nothing else."""
+    for _ in range(2):
+        assert save_frame(engine.session, spark.range(5), str(shop / "numbers")) == 5
+    (shop / "numbers" / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds mine\.txt; give a new name"):
+        save_frame(engine.session, spark.range(3), f"file://{shop}/numbers")
+    assert (shop / "numbers" / "mine.txt").read_text() == "mine"
 
 
 def test_a_report_is_added_once(engine: Spark, shop: Path) -> None:

@@ -12,6 +12,7 @@ from attributary import Plan, Spec, Tree, budget, make_plan, prior
 from attributary.api.w3c.proposals import judge, with_credits
 from attributary.api.w3c.schemes import micro_of, report_bytes, report_kinds
 from attributary.errors import InputError
+from attributary.facts.plan import keeps_bounds
 from attributary.plan.problem import Problem
 from attributary.prior import Prior
 from attributary.spec.measure import MICRO
@@ -136,6 +137,27 @@ def test_leaves_only_plans_have_one_credit_and_the_error_of_scheme_a(scheme: str
     assert kind.value == 1 and kind.micro == micro_of(plan.spec) == micro_of(a.spec)
     assert plan.expected.tree.plan == pytest.approx(a.expected.tree.plan, rel=1e-9)
     assert plan.schemes is not None and a.schemes is not None and plan.schemes[0].bytes == a.schemes[0].bytes
+
+
+@pytest.mark.parametrize("seed", first_of([2, 3, 4]))
+@pytest.mark.parametrize("total", [True, False])
+@pytest.mark.parametrize("day", first_of([True, False]))
+@pytest.mark.parametrize("scheme", "ABC")
+def test_few_credits_keep_to_the_guard_and_to_targets(scheme: str, day: bool, total: bool, seed: int) -> None:
+    """What a plan says of its levels holds for the credits that conversions give, not for the parts of ε before."""
+    for guard in (1.05, 1.5, 2.0):
+        for keys in ({}, {"split_by": "campaign"}):
+            asks = spec(scheme, day=day, total=total, guard=guard, **keys)
+            tree, known = forest(asks, seed)
+            plan = make_plan(asks, tree, known, compare=False)
+            worst = max(level.error.plan / level.error.equal for level in plan.expected.levels)
+            assert worst <= guard * 1.001 and keeps_bounds(plan)
+    free = make_plan(spec(scheme, day=day, total=total, guard="none"), tree, known, compare=False)
+    campaigns = next(level.error for level in free.expected.levels if level.level == "campaign")
+    if campaigns.equal < 0.8 * campaigns.plan and not np.isinf(campaigns.plan):
+        asks = spec(scheme, day=day, total=total, guard="none").with_targets({"campaign": "equal"})
+        plan = make_plan(asks, tree, known, compare=False)
+        assert keeps_bounds(plan) and plan.error >= free.error and plan.unbounded == pytest.approx(free.error)
 
 
 def test_sites_have_splits_of_their_own_under_every_scheme() -> None:

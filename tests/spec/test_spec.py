@@ -195,9 +195,9 @@ BAD = {
     "empty domain": (HEAD + DAY + "domain = []", "attribute[2].domain: a list of all values it can take"),
     "value twice": (
         HEAD + DAY + 'domain = ["mon", "tue", "mon"]',
-        'attribute[2].domain: a value stands there once; got "mon" twice',
+        'attribute[2].domain: values are distinct; got "mon" twice',
     ),
-    "number twice": (HEAD + DAY + 'domain = [1, "1"]', 'attribute[2].domain: a value stands there once; got "1" twice'),
+    "number twice": (HEAD + DAY + 'domain = [1, "1"]', 'attribute[2].domain: values are distinct; got "1" twice'),
     "empty label": (
         HEAD + DAY + 'domain = ["a", ""]',
         "attribute[2].domain[2]: a list of all values it can take, text or numbers",

@@ -11,14 +11,14 @@ another one. Planning needs only the API's `Terms`.
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attributary.errors import InputError
 from attributary.spec.terms import DEFAULT, TERMS, with_its_defaults
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, SparkKeys
-    from attributary.plan import JointPlan, Plan
+    from attributary.plan import Plan
     from attributary.spec import Spec
     from attributary.tree import Tree
 
@@ -49,7 +49,7 @@ def api_of_kind(kind: str) -> "AttributionApi":
     return APIS[kind]
 
 
-def clients(plan: "Plan | JointPlan", **wishes: object) -> "Clients":
+def clients(plan: "Plan", **wishes: object) -> "Clients":
     """The plan with its keys, and what clients are told; an InputError where the API cannot carry the plan."""
     spec, api = plan.spec, api_of(plan.spec)
     _refuse_other_noise(plan.breakdowns[0])
@@ -59,8 +59,9 @@ def clients(plan: "Plan | JointPlan", **wishes: object) -> "Clients":
                 f"{attribute.name!r} is the time from impression to conversion, which no client of the "
                 f"{api.terms.title} can tell; leave it out"
             )
-    joint: Any = plan if len(plan.breakdowns) > 1 else None
-    return api.clients(plan.breakdowns[0], **wishes) if joint is None else api.joint_clients(joint, **wishes)
+    if plan.parts and not api.several:
+        raise InputError(f"clients of the {api.terms.title} take one breakdown; make a plan for each")
+    return api.clients(plan, **wishes)
 
 
 def _refuse_other_noise(plan: "Plan") -> None:
@@ -87,13 +88,13 @@ def answer(
 
 def on_spark(plan: "Plan") -> "SparkKeys":
     """The plan's keys on a cluster: workers make and write them, and read an answer."""
-    if plan.others is not None:
+    if plan.parts or plan.others is not None:
         raise InputError("a cluster makes the keys of one breakdown; this plan is one of several")
     return api_of(plan.spec).on_spark(plan)
 
 
 def aggregate(
-    plan: "Plan | JointPlan | None",
+    plan: "Plan | None",
     reports: str | Sequence[str],
     domain: object,
     ledger: str | None = None,

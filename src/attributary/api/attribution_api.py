@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from attributary.errors import InputError
 from attributary.measurements import Measurements
-from attributary.plan import JointPlan, Plan
+from attributary.plan import Plan
 from attributary.spec.terms import Terms
 from attributary.tree import Tree
 from attributary.types import Cells, Ints, Keys
@@ -110,18 +110,9 @@ class Clients(ABC):
     def conversion(self, values: Mapping[str, object], **options: object) -> Message:
         """What a client is told of a conversion, from the values of its unknown attributes and of its measures."""
 
-    @property
-    def saved(self) -> "Plan | JointPlan":
-        """The plan as it is saved: of several breakdowns, that of all."""
-        return self.plan
-
     @abstractmethod
-    def query(self, tree: Tree) -> Query:
-        """What is queried, for the tree of the impressions that occurred."""
-
-    def query_all(self, trees: Sequence[Tree]) -> Query:
-        """What is queried for the trees of all breakdowns."""
-        return self.query(trees[0])
+    def query(self, *trees: Tree) -> Query:
+        """What is queried, for the tree of the impressions that occurred, in each breakdown."""
 
 
 class SparkAnswer(NamedTuple):
@@ -162,13 +153,11 @@ class AttributionApi(ABC):
     query_file: ClassVar[str]  # what the file of a query is called
     options: ClassVar[frozenset[str]] = frozenset()  # what `clients` and their messages may be asked for
 
+    several: ClassVar[bool] = False  # whether clients can be told of several breakdowns at once
+
     @abstractmethod
     def clients(self, plan: Plan, **wishes: object) -> Clients:
         """The plan with its keys: those that it has, or new ones, made as wished."""
-
-    def joint_clients(self, plan: JointPlan, **wishes: object) -> Clients:
-        """The same of a plan of several breakdowns; an InputError where clients cannot be told of them at once."""
-        raise InputError(f"clients of the {self.terms.title} take one breakdown; make a plan for each")
 
     @abstractmethod
     def answer(

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 from attributary.api.ara.parse import Source, source
 from attributary.api.ara.parse.source_header import output_states
 from attributary.errors import InputError
-from attributary.family_covariance import leaf_families
-from attributary.measurements import Measurements
+from attributary.measurements import Measurements, leaf_families
 from attributary.noise import RandomisedResponse, StateWeights
 from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +41,8 @@ class Split:
             raise ValueError(
                 f"a split is of shape {shapes[1]}, by level, or {shapes[0]}, by node; got {self.epsilon.shape}"
             )
-        spent = max(float(self._path().max()), 0.0)
+        path = self.tree.sum_down(self.epsilon) if self.by_node else self._rows().sum(axis=1)
+        spent = max(float(path.max()), 0.0)
         if not (self.epsilon >= 0).all() or not spent <= self.budget * (1 + 1e-9):
             raise ValueError(
                 f"budgets are 0 or more, and no path spends more than {self.budget}; got {self.epsilon.min()} as the "
@@ -68,35 +69,8 @@ class Split:
             return self.epsilon
         return np.column_stack([np.full(len(self.epsilon), self.total), self.epsilon])
 
-    def _path(self) -> Floats:
-        """What is spent down to each node, or by each row."""
-        if not self.by_node:
-            spent: Floats = self._rows().sum(axis=1)
-            return spent
-        return self.tree.sum_down(self.epsilon)
 
-
-class Expected(NamedTuple):
-    """Variances to expect and what they mean as RMSRE_τ."""
-
-    variance: Floats  # of each node's estimate, in the tree's order
-    levels: Floats  # RMSRE_τ of each level, all roots pooled
-    tree: float  # RMSRE_τ of the tree, all roots pooled
-    roots: Floats  # RMSRE_τ of each root's own tree, in level order
-    nodes: Floats  # RMSRE_τ of each node
-
-    @classmethod
-    def of(
-        cls,
-        tree: Tree,
-        count: Floats,
-        variance: Floats,
-        tau: float,
-        weights: ArrayLike | None = None,
-        metric: rmsre.Metric = rmsre.weights,
-    ) -> Self:
-        """What variances, or squared errors, of estimates mean."""
-        return cls(variance, *rmsre.errors(tree, count, variance, tau, weights=weights, metric=metric))
+Expected = rmsre.Errors  # variances to expect and what they mean as RMSRE_τ
 
 
 def expected(

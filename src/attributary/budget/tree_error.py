@@ -230,7 +230,7 @@ def best(paths: Paths, budget: Floats, error: Floats) -> Floats:
 
 def _step(paths: Paths, budget: Floats, gain: Floats, length: Floats) -> Floats:
     rest = _rest(paths, budget)
-    root, power = (np.cbrt, _cube) if paths.exponent == 2 else (np.sqrt, np.square)
+    root, power = (np.cbrt, lambda cost: cost * cost * cost) if paths.exponent == 2 else (np.sqrt, np.square)
     q = budget * root(np.maximum(gain, 0.0))  # as −∂E/∂ε = 2Q/ε³, and the 2 is common to all
     cost, s = power(q), np.zeros_like(q)
     for link in reversed(paths.links):
@@ -240,10 +240,6 @@ def _step(paths: Paths, budget: Floats, gain: Floats, length: Floats) -> Floats:
         odds = budget / rest * (q * rest / (s * budget)) ** length
     unsure = np.isnan(odds)  # nothing to gain here, or nothing to spend: as it was
     return _spend(paths, np.where(unsure, budget, odds), np.where(unsure, rest, 1.0))
-
-
-def _cube(q: Floats) -> Floats:
-    return q * q * q
 
 
 def _rest(paths: Paths, budget: Floats) -> Floats:

@@ -15,7 +15,7 @@ from attributary.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation
-    from attributary.plan import JointPlan, Plan
+    from attributary.plan import Plan
 
 DAY = 86_400  # seconds
 SERVICE_DAYS = 90  # the age up to which the aggregation service takes reports
@@ -96,12 +96,10 @@ def aggregate(
     _print(done, now, quiet)
 
 
-def _plan(
-    files: tuple[str, ...], epsilon: float | None, l1: int | None
-) -> tuple["Plan | JointPlan | None", tuple[str, ...]]:
+def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple["Plan | None", tuple[str, ...]]:
     """The plan, unless the options are in its place, and the files that are reports."""
     from attributary.file_kind import file_kind
-    from attributary.plan import load_plan
+    from attributary.plan import Plan
 
     first = file_kind(files[0], "aggregate") if os.path.isfile(files[0]) else None
     if l1 is None:
@@ -110,7 +108,7 @@ def _plan(
             raise InputError(f"a plan and reports are needed; got only {path}: without a plan, give --epsilon and --l1")
         if first is not None and first.kind not in ("plan", "JSON"):
             first.refuse("aggregate")
-        return load_plan(path), tuple(reports)
+        return Plan.load(path), tuple(reports)
     if epsilon is not None and first is not None and first.kind == "plan":
         raise InputError(f"--l1 is for reports without a plan; leave it out, since {files[0]} is one")
     return None, files

@@ -26,7 +26,8 @@ A conversion belongs to the last impression of the same user before it. It count
 impression's first, or one of the first few if the spec sets conversions_per_impression.
 
 THE OUTPUT has one row per leaf: the attributes, impressions and conversions. These are true counts, and the file says
-that they are NOT PRIVATE. More: docs/logs.md
+that they are NOT PRIVATE. With --engine spark it is a folder of Parquet files, or an address; standard output and
+other formats are one file, which passes through this machine. More: docs/logs.md, docs/cluster.md
 """
 
 
@@ -58,9 +59,17 @@ def count(
     from attributary.spec import Spec
     from attributary.tables import check_output, write_table
     from attributary.tables.table_columns import TRUE_COUNTS
+    from attributary.tables.table_source import by_name
 
-    check_output(output, format_)
     asks, folder = Spec.load(spec), os.path.dirname(spec)
+    in_parts, leaves = False, None
+    if engine == "spark":
+        from attributary.pipeline.spark_count import count_spark, why_not_in_parts
+
+        in_parts = not why_not_in_parts(asks)
+    shards = in_parts and output != "-" and (format_ or by_name(output).format or "parquet") == "parquet"
+    if not shards:
+        check_output(output, format_)
     if asks.logs is not None:
         asks = asks.model_copy(update={"logs": replace_files(asks.logs, logs, conversions)})
     refuse_inputs([output], [spec, *log_paths(asks, folder)])
@@ -68,10 +77,21 @@ def count(
         reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)) as report,
         make_engine(engine, report, **options) as running,
     ):
-        counts = count(asks, folder, since=since, until=until, engine=running).refuse_no_match()
+        if in_parts:
+            on_workers = count_spark(asks, folder, since=since, until=until, engine=running)
+            counts = on_workers.counts if shards else on_workers.collected()
+        else:
+            counts = count(asks, folder, since=since, until=until, engine=running).refuse_no_match()
+        if shards:
+            leaves, rows = on_workers.leaves, on_workers.save(output)
+        else:
+            rows = counts.table.num_rows
     stage_rows("attributing and counting" if asks.logs and not asks.logs.is_attributed else "counting", counts.rows)
-    write_table(counts.table, output, format_)
+    if not shards:
+        write_table(counts.table, output, format_)
     if not quiet:
-        print_counts(counts, asks)
+        print_counts(counts, asks, leaves)
         fact(not_private=TRUE_COUNTS)
-        say(f"{counts.table.num_rows:,} rows written to {place_of(output)}; {TRUE_COUNTS}")
+        say(f"{rows:,} rows written to {place_of(output)}; {TRUE_COUNTS}")
+        if engine == "spark" and not shards:
+            say("they passed through this machine, as one file; a folder of Parquet stays on the workers")

@@ -105,7 +105,6 @@ def denoise(
 ) -> None:
     from attributary.cli.print_results import print_estimates, print_form
     from attributary.denoising.passes import passes_once
-    from attributary.pipeline.breakdowns import JointDenoised
     from attributary.pipeline.denoise_table import denoise_table
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
@@ -139,16 +138,17 @@ def denoise(
         stage("writing")
         made = denoised.written(written.format)
         write_table(made, output, format_)
-    joined = isinstance(denoised, JointDenoised)
-    warn_first("" if quiet or joined else denoised.misfit)
+    warn_first("" if quiet else denoised.misfit)
     if words := words_of(made):
         say(f"{place_of(output)}: {words}", always=True)
-    if joined and not quiet:
-        for name, part in denoised.breakdowns.items():
-            say(f"\n{name}")
-            print_estimates(part.quantities(confidence), part.table.num_rows, output, part.notes)
-    elif not quiet:
-        print_form(denoised.recognised, denoised.doubts)
+    if quiet:
+        return
+    print_form(denoised.recognised, denoised.doubts)
+    breakdowns = denoised.breakdowns if path is None else {}
+    for name, part in breakdowns.items():
+        say(f"\n{name}")
+        print_estimates(part.quantities(confidence), part.table.num_rows, output, part.notes)
+    if not breakdowns:
         print_estimates(denoised.quantities(confidence), made.num_rows, output, denoised.notes)
 
 
@@ -162,7 +162,8 @@ def _on_spark(
     quiet: bool,
 ) -> None:
     """Denoises on a cluster, and prints what was written: Parquet files in a folder."""
-    from attributary.pipeline.spark_nodes import denoise_summary_spark, denoise_table_spark, save_frame
+    from attributary.logs.spark_folder import save_frame
+    from attributary.pipeline.spark_nodes import denoise_summary_spark, denoise_table_spark
     from attributary.plan import Plan
 
     if output == "-" or format_ not in (None, "parquet"):
@@ -186,7 +187,7 @@ def _on_spark(
                 raise InputError("a cluster recognises no columns; say which with --levels and --value")
             names = [level.strip() for level in source["levels"].split(",")]
             made = denoise_table_spark([path], names, source["value"], engine=engine, **how, **amounts)
-        rows = save_frame(engine, made.frame, output)
+        rows = save_frame(engine.session, made.frame, output)
     if made.not_private:
         say(f"{output}: {made.not_private}", always=True)
     if not quiet:
@@ -205,40 +206,17 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: Record
     """Summary reports denoised by the plans in files, each on the tree that it was queried by."""
     from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
     from attributary.pipeline.read_prior import read_queried
-    from attributary.plan import JointPlan, Plan, load_plan
+    from attributary.plan import Plan
 
     batches: dict[tuple[str, str], list[str]] = {}  # files by plan and tree
     for plan_path, summary, tree_path in _with_trees(files, trees):
         batches.setdefault((plan_path, tree_path), []).append(summary)
-    joint = load_plan(next(iter(batches))[0])
-    if isinstance(joint, JointPlan):
-        return _breakdowns(joint, batches, stage, how)
     plans = {path: Plan.load(path) for path, _ in batches}
     stage("building the tree")
     queried = {(plan, tree): read_queried(plans[plan], tree, plan) for plan, tree in batches}
     stage("reading")
-    every = [QueriedReports(plans[one[0]], summaries, *queried[one], name=one[0]) for one, summaries in batches.items()]
+    every = [QueriedReports(plans[one[0]], summaries, *queried[one], one[0]) for one, summaries in batches.items()]
     return denoise_batches(every, stage=stage, **how)
-
-
-def _breakdowns(plan: Any, batches: dict[tuple[str, str], list[str]], stage: Any, how: Record) -> object:
-    """Summary reports of several breakdowns, denoised together."""
-    from attributary.estimators import refuse_estimator
-    from attributary.pipeline.breakdowns import denoise_breakdowns
-    from attributary.tables import read_table
-
-    if len(batches) > 1:
-        raise InputError("reports of several breakdowns are of one plan and one tree; denoise those of each plan alone")
-    refuse_estimator(how["estimator"])
-    if how["prior"] is not None or how["protected"]:
-        raise InputError("`prior` is for the estimators learned and posterior, which denoise one tree; leave it out")
-    ((path, tree), summaries), given = (
-        next(iter(batches.items())),
-        {k: how[k] for k in ("noise", "confidence", "estimator")},
-    )
-    stage("reading")
-    nodes = read_table(tree)
-    return denoise_breakdowns(plan, summaries, nodes, name=path, tree_name=tree, stage=stage, **given)
 
 
 def _with_trees(files: Sequence[str], trees: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -82,10 +82,10 @@ def keys(
     from attributary.estimates import noted
     from attributary.pipeline.breakdowns import in_one_table
     from attributary.pipeline.read_prior import COVERS, read_tree
-    from attributary.plan import load_plan
+    from attributary.plan import Plan
     from attributary.tables import write_table
 
-    loaded = load_plan(plan)
+    loaded = Plan.load(plan)
     used = api.api_of(loaded.spec)
     wanted = _options(options, used)
     files = (TREE, used.query_file)
@@ -107,9 +107,8 @@ def keys(
     with stages(not quiet) as stage, ExitStack() as both:  # keys that collide must not stay: all is made before
         if impressions:
             stage("reading impressions")
-            asks = clients.saved.spec
-            called = asks.called or ("",)
-            trees = [read_tree(part, impressions, name) for part, name in zip(asks.parts, called, strict=True)]
+            each = zip(loaded.spec.parts, loaded.names, strict=True)
+            trees = [read_tree(part, impressions, name) for part, name in each]
             clients = clients.with_tree(trees[0])
         if impression is not None:
             messages += [clients.impression(_assigned("--impression", impression), **wanted)]
@@ -118,16 +117,16 @@ def keys(
         nodes = sum(map(len, trees))
         if trees:
             stage(f"making the keys of {nodes:,} nodes")
-            query = clients.query_all(trees)
+            query = clients.query(*trees)
             stage("writing")
             place = both.enter_context(whole_folder(output, files))
             covers = {COVERS: "some" if partial else "all"}
-            every = in_one_table(clients.saved.spec, [tree.table() for tree in trees])
-            table = noted(every, plan=clients.saved.fingerprint, **covers)
+            every = in_one_table(clients.plan.spec, [tree.table() for tree in trees])
+            table = noted(every, plan=clients.plan.fingerprint, **covers)
             write_table(table, os.path.join(place, TREE))
             query.write(os.path.join(place, used.query_file))
         if clients.changed:  # before the folder takes its place
-            clients.saved.save(plan)
+            clients.plan.save(plan)
     for message in messages:
         fact(registrations={"lines": message.lines, "notes": message.notes})
         for line in message.lines:
@@ -162,7 +161,7 @@ def _on_spark(
     with cluster as engine, stages(not quiet) as stage:
         made = keys_spark(clients.plan, impressions, output, engine=engine, partial=partial, stage=stage)
         if clients.changed:
-            clients.saved.save(path)
+            clients.plan.save(path)
     fact(nodes=made.nodes, keys=made.keys)
     if not quiet:
         _print_layout(clients, path)
@@ -223,7 +222,8 @@ def _print_layout(clients: "Clients", path: str) -> None:
     out.print()
     for note in clients.notes:
         out.print(note)
-    what = "keys" if clients.plan.keys is not None else "indexes" if clients.plan.layout is not None else ""
+    first = clients.plan.breakdowns[0]
+    what = "keys" if first.keys is not None else "indexes" if first.layout is not None else ""
     if what:
         stay = f"{path} has these {what} already; they stay as they are"
         out.print(f"{what} written to {path}" if clients.changed else stay)

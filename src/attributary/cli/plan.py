@@ -1,7 +1,7 @@
 """attributary plan: split the budget among levels, and print the expected errors."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,10 +10,6 @@ from attributary.cli.printing import place_of, say, stages, warn_first
 from attributary.cli.reading import refuse_inputs
 from attributary.errors import InputError
 from attributary.types import Record
-from attributary.whole_files import save
-
-if TYPE_CHECKING:
-    from attributary.spec import Spec
 
 ROUNDINGS = ["largest-remainder", "floor"]
 
@@ -93,10 +89,10 @@ def plan(
     quiet: bool,
     **options: Any,
 ) -> None:
-    from attributary.cli.print_results import print_methods, print_plan, print_what_if
+    from attributary.cli.print_results import print_methods, print_plans, print_what_if
     from attributary.facts.plan import Earlier
     from attributary.pipeline.read_changes import read_changes
-    from attributary.pipeline.read_prior import read_tree_and_prior
+    from attributary.pipeline.read_prior import trees_and_priors
     from attributary.plan import Plan, make_plan
     from attributary.plan import file as plan_file
     from attributary.plan import what_if as variants
@@ -109,10 +105,9 @@ def plan(
     nodes = plan_file.beside(output) if output and by_node else None
     refuse_inputs([output, nodes], [spec, prior, tree_path, last])
     asks = Spec.load(spec)
-    if asks.breakdowns is not None:
-        given = {"--target": target, "--share": share, "--keep": keep, "--what-if": what_if, "--last": last}
-        _plan_breakdowns(asks, [prior, tree_path, output], protected, method, given, quiet, options)
-        return
+    several = len(asks.parts) > 1
+    if several:
+        _refuse_of_one(target=target, share=share, keep=keep, what_if=what_if, last=last, method=method == "all")
     first = asks.levels[0]
     errors = _by_level(target, _error, f"--target takes a level and an error, as in {first}=5%")
     shares = _by_level(share, float, f"--share takes a level and its part of epsilon, as in {first}=0.25")
@@ -122,74 +117,47 @@ def plan(
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
         stage("reading")
-        tree, known = read_tree_and_prior(asks, tree_path, prior, protected)
-        options["profile"] = known.profile
+        trees, priors = zip(*trees_and_priors(asks, tree_path, prior, protected), strict=True)
+        profiles = [known.profile for known in priors]
+        of_one = (trees[0], priors[0], profiles[0])  # what looks at one breakdown
         plans = {}
         methods = methods_for(asks) if method == "all" else [method]
-        why_not = {name: why_not_learned(asks, known, name, options["profile"]) for name in methods if kind.plan}
+        why_not = {name: why_not_learned(asks, priors[0], name, profiles[0]) for name in methods if kind.plan}
+        nodes = f"{sum(map(len, trees)):,} nodes" + f" in {len(trees)} breakdowns" * several
         for name in methods:
-            stage(f"splitting the budget of {len(tree):,} nodes, {name}")
-            learn = False if why_not.get(name) else kind.plan
-            plans[name] = make_plan(asks, tree, known, name, learn=learn, **options)
+            stage(f"splitting the budget of {nodes}, {name}")
+            learn = False if several or why_not.get(name) else kind.plan
+            plans[name] = make_plan(asks, trees, priors, name, learn=learn, profile=profiles, **options)
         chosen = plans["optimal" if method == "all" else method]
         others = []
-        for variant in variants(chosen, tree, known, changes, **options):
+        for variant in variants(chosen, *of_one[:2], changes, profile=profiles[0], **options):
             stage(f"tried {variant.change.words}")
             others.append(variant)
-        beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, known, options["profile"])
+        beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, *of_one)
         if output:
             stage("writing")
             chosen.save(output)
     if quiet:
         return
-    warn_first(known.misfit(tree))
+    for tree, known in zip(trees, priors, strict=True):
+        warn_first(known.misfit(tree))
     if method == "all":
         print_methods(plans, beside)
     else:
-        print_plan(chosen, tree, known, prior, beside)
+        print_plans(chosen, list(zip(trees, priors, strict=True)), prior, beside)
     if others:
-        print_what_if(chosen, others, of_noise(chosen, tree, known, options["profile"]))
-    if kind.plan is True and not chosen.learn:
+        print_what_if(chosen, others, of_noise(chosen, *of_one))
+    if kind.plan is True and not chosen.learn and not several:
         say(f"planned as for unbiased estimates: {why_not[chosen.method]}")
     say(f"plan written to {place_of(output)}" if output else "nothing written; -o plan.json keeps a plan")
 
 
-def _plan_breakdowns(
-    asks: "Spec",
-    paths: list[str | None],
-    protected: bool,
-    method: str,
-    of_one: Record,
-    quiet: bool,
-    options: Record,
-) -> None:
-    """Plans a spec of several breakdowns; `paths` are of the prior, the tree and the output."""
-    from attributary.cli.print_results import print_joint_plan
-    from attributary.pipeline.breakdowns import trees_and_priors
-    from attributary.plan import make_joint_plan
-
-    option = next((name for name, value in of_one.items() if value), "")
-    if option or method == "all":
-        raise InputError(
-            f"{option or '--method all'} is of one tree, and this spec has several breakdowns; leave it out"
-        )
-    prior_path, tree_path, output = paths
-    with stages(not quiet) as stage:
-        stage("reading")
-        known = trees_and_priors(asks, tree_path, prior_path, protected)
-        trees, priors = [one.tree for one in known], [one.prior for one in known]
-        stage(f"splitting the budget of {sum(map(len, trees)):,} nodes in {len(trees)} breakdowns, {method}")
-        profiles = [prior.profile for prior in priors]
-        plan = make_joint_plan(asks, trees, priors, method, profiles=profiles, **options)
-        if output:
-            stage("writing")
-            save(plan.to_json(), output)
-    if quiet:
-        return
-    for tree, prior in zip(trees, priors, strict=True):
-        warn_first(prior.misfit(tree))
-    print_joint_plan(plan, trees, priors, prior_path)
-    say(f"plan written to {place_of(output)}" if output else "nothing written; -o plan.json keeps a plan")
+def _refuse_of_one(**given: object) -> None:
+    """Refuses options that are of one tree, where there are several breakdowns."""
+    option = next((name for name, value in given.items() if value), "").replace("_", "-")
+    if option:
+        words = f"--{option}" + " all" * (option == "method")
+        raise InputError(f"{words} is of one tree, and this spec has several breakdowns; leave it out")
 
 
 def _check(method: str, output: str | None, estimator: str | None) -> bool:

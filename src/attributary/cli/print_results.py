@@ -9,14 +9,13 @@ import numpy as np
 from attributary.cli.printing import Out, place_of, plain, print_table, say
 from attributary.cli.summary_file import fact
 from attributary.errors import one_line
+from attributary.facts import breakdowns as of_breakdowns
 from attributary.facts import estimates as of_estimates
-from attributary.facts import joint_plan as joint_facts
 from attributary.facts import plan as facts
 from attributary.facts.losses import USED_UP, count_lines
 from attributary.facts.numerals import Line, percent
 from attributary.facts.quantity import Quantity
 from attributary.plan import Plan, Variant
-from attributary.plan.joint import JointPlan
 from attributary.prior import Prior
 from attributary.tree import Tree
 from attributary.types import Record
@@ -135,6 +134,24 @@ def _print_estimates_of(out: Out, quantity: Quantity) -> None:
                 out.print(f"  and {found - len(worst):,} more; see the column correction", warning=True)
 
 
+def print_plans(
+    plan: Plan,
+    known: Sequence[tuple[Tree, Prior]],
+    prior_path: str | None,
+    earlier: facts.Earlier | None = None,
+) -> None:
+    """Prints the plan of each breakdown; of several, first what each has of the budget and costs the others."""
+    if plan.parts:
+        out, table = Out(), of_breakdowns.table(plan)
+        print_table(out, [table.heads, *table.rows], table.together)
+        _print_lines(out, of_breakdowns.lines(plan))
+        fact(breakdowns=of_breakdowns.as_data(plan))
+    for name, part, (tree, prior) in zip(plan.names, plan.breakdowns, known, strict=True):
+        if name:
+            say(f"\n{name}")
+        print_plan(part, tree, prior, prior_path, earlier)
+
+
 def print_plan(
     plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, earlier: facts.Earlier | None = None
 ) -> None:
@@ -173,18 +190,6 @@ def print_plan(
         fact(last_plan=earlier.changes)
     lines += [*facts.limit_lines(plan), *facts.bound_lines(plan), *facts.privacy_lines(plan)]
     _print_lines(out, [*lines, *facts.prior_lines(plan, tree, prior, prior_path), *facts.note_lines(plan)])
-
-
-def print_joint_plan(plan: JointPlan, trees: Sequence[Tree], priors: Sequence[Prior], source: str | None) -> None:
-    """Prints what each breakdown has of the budget and costs the others, then the plan of each."""
-    out = Out()
-    table = joint_facts.table(plan)
-    print_table(out, [table.heads, *table.rows], table.together)
-    _print_lines(out, joint_facts.lines(plan))
-    fact(breakdowns=joint_facts.as_data(plan))
-    for name, part, tree, prior in zip(plan.names, plan.breakdowns, trees, priors, strict=True):
-        out.print(f"\n{name}")
-        print_plan(part, tree, prior, source)
 
 
 def _print_changes(out: Out, plan: Plan, changed: list[facts.RootChange]) -> None:

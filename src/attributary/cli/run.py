@@ -16,7 +16,7 @@ from attributary.types import Record
 from attributary.whole_files import sole_writer
 
 if TYPE_CHECKING:
-    from attributary.pipeline.run import JointRun, Run
+    from attributary.pipeline.run import Run
     from attributary.pipeline.run_parts import RunInParts
     from attributary.report import ReportInputs
     from attributary.spec import Spec
@@ -83,7 +83,7 @@ def run(
     engine: str,
     **how: Any,
 ) -> None:
-    from attributary.cli.print_results import print_counts, print_estimates, print_joint_plan, print_plan
+    from attributary.cli.print_results import print_counts, print_estimates, print_plans
     from attributary.facts.losses import NOT_PROTECTED, loss_table
     from attributary.facts.plan import batch_lines
     from attributary.logs.count import make_engine
@@ -91,7 +91,6 @@ def run(
     from attributary.pipeline.run import FILES, check_earlier
     from attributary.pipeline.run_by_root import RunByRoot, run_into
     from attributary.pipeline.spark_run import run_spark
-    from attributary.plan.joint import JointPlan
     from attributary.spec import Spec
     from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, together
 
@@ -127,22 +126,17 @@ def run(
         say(f"{output}: {words}", always=True)
     if quiet:
         return
-    for part in done.breakdowns:
+    for part in done.parts:
         warn_first(part.prior.misfit(part.tree))
     print_counts(done.counts, asks)
     source = f"as in {plan}" if plan else prior or (how["prior_until"] and f"impressions before {how['prior_until']}")
-    if isinstance(done.plan, JointPlan):
-        print_joint_plan(
-            done.plan, [part.tree for part in done.breakdowns], [part.prior for part in done.breakdowns], source
-        )
-    else:
-        print_plan(done.plan, done.breakdowns[0].tree, done.breakdowns[0].prior, source)
+    print_plans(done.plan, [(part.tree, part.prior) for part in done.parts], source)
     path = os.path.join(output, f"estimates.{format_}")
-    for name, part in zip(done.names, done.breakdowns, strict=True):
+    for name, one in zip(done.names, done.breakdowns, strict=True):
         say(f"\n{name}" if name else "")
-        rows = part.tables["estimates"].num_rows
-        print_estimates(part.shown.quantities(None), rows, path, [words] if words else [])
-    if losses := done.breakdowns[0].losses:
+        rows = one.tables["estimates"].num_rows
+        print_estimates(one.shown.quantities(None), rows, path, [words] if words else [])
+    if losses := done.losses:
         table = loss_table(losses)
         say(f"\n{table.caption}: {NOT_PROTECTED}")
         print_table(Out(), [table.heads, *table.rows])
@@ -185,7 +179,7 @@ def _print_errors(errors: dict[str, float]) -> None:
         say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
 
 
-def _notes(done: "Run | JointRun | RunInParts", tables: Collection[str], output: str, private: bool) -> Iterator[str]:
+def _notes(done: "Run | RunInParts", tables: Collection[str], output: str, private: bool) -> Iterator[str]:
     """What to say of a run besides counts, plan and estimates."""
     true = "counts" if done.before is None else "counts and prior"
     ratios = " ratios," if "ratios" in tables else ""

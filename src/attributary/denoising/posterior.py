@@ -17,7 +17,6 @@ from attributary.denoising.whole import whole
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
-from attributary.noise import NoiseShape
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
@@ -165,7 +164,12 @@ def whole_figures(tree: Tree, measured: Measurements, reach: float = REACH) -> "
     measured = measured.independent
     var = tree.to_level_order(measured.variance)
     x = np.where(var < np.inf, tree.to_level_order(measured.noisy), 0.0)
-    _refuse_fractions(tree, x, var)
+    bad = (var == 0) & (np.abs(x - np.rint(x)) > ROUNDING)
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise InputError(
+            f"the posterior is of whole counts; {tree.name_at(place)} is exactly {x[place]:.17g} (variance 0)"
+        )
     linear, square = (tree.to_level_order(values) for values in _log_likelihood(measured))
     z, v = engine(tree).upward(tree, x, var)
     blue, wide = engine(tree).blue(tree, x, var)
@@ -189,34 +193,23 @@ def _log_likelihood(measured: Measurements) -> tuple[Floats, Floats]:
     known = (measured.variance > 0) & (measured.variance < np.inf)
     std = np.sqrt(np.where(known, measured.variance, 1.0))
 
-    def fall(steps: float) -> Floats:
-        """How much less likely noise of so many standard deviations is than none."""
+    def log_chance(steps: float) -> Floats:
+        """Of noise of so many standard deviations."""
+        some = np.where(known, measured.variance, 1.0)
+        each = replace(measured, variance=some).each(lambda shape, v: shape.log_likelihood(steps * np.sqrt(v), v))
+        return np.where(known, each, 0.0)
 
-        def of_shape(shape: NoiseShape, variance: Floats) -> Floats:
-            some = np.where((variance > 0) & (variance < np.inf), variance, 1.0)
-            return shape.log_likelihood(np.zeros_like(some), some) - shape.log_likelihood(steps * np.sqrt(some), some)
-
-        return np.where(known, measured.each(of_shape), 0.0)
-
-    one, two = fall(1.0), fall(2.0)
+    none = log_chance(0.0)
+    one, two = none - log_chance(1.0), none - log_chance(2.0)
     b = (two - 2 * one) / 2
     a = one - b
-    if not np.allclose(fall(5.0), 5 * a + 25 * b, 1e-6, 1e-9):
+    if not np.allclose(none - log_chance(5.0), 5 * a + 25 * b, 1e-6, 1e-9):
         names = ", ".join(shape.name for shape in measured.shapes)
         raise InputError(
             f"the posterior needs noise whose log-likelihood is a·|noise| + b·noise², as laplace, dlap and normal; got "
             f"{names}: choose another estimator"
         )
     return a / std, b / std**2
-
-
-def _refuse_fractions(tree: Tree, x: Floats, var: Floats) -> None:
-    bad = (var == 0) & (np.abs(x - np.rint(x)) > ROUNDING)
-    if bad.any():
-        place = int(np.argmax(bad))
-        raise InputError(
-            f"the posterior is of whole counts; {tree.name_at(place)} is exactly {x[place]:.17g} (variance 0)"
-        )
 
 
 def family_weights(tree: Tree, alpha: Floats, free: float) -> "Weights":

@@ -43,14 +43,12 @@ def level_of(reach: float, excess: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _knot(level: float, i: int) -> float:
+    """The x with P(|X| ≤ x) = level at a knot, by bisection in log x; 0 where next to nothing lies outside any x."""
     from statistics import NormalDist
 
-    return NormalDist().inv_cdf(0.5 + level / 2) if i == 0 else _solve(1 - level, 3 / KNOTS[i])
-
-
-def _solve(outside: float, n: float) -> float:
-    """The x with P(|X| > x) = outside, by bisection in log x; 0 where that little lies outside any x to speak of."""
-    low, high = -20.0, 4.0
+    if i == 0:
+        return NormalDist().inv_cdf(0.5 + level / 2)
+    low, high, outside, n = -20.0, 4.0, 1 - level, 3 / KNOTS[i]
     if _tail(exp(low), n) < outside:
         return 0.0
     for _ in range(36):
@@ -106,7 +104,11 @@ def upward(tree: Tree, var: Floats, of_noise: Floats, up: Floats) -> Floats:
     for family in tree.families(upwards=True):
         c, p = family.children, family.parent
         below = family.sum(up[c])
-        e_up[p] = _mix(var[p], of_noise[p], below, _of_sum(family, e_up[c], up[c], below))
+        finite = np.where((below > 0) & (below < np.inf), below, np.inf)
+        share = np.where(up[c] < np.inf, up[c], 0.0) / family.spread(
+            finite
+        )  # of the sum's variance: squared, its weight
+        e_up[p] = _mix(var[p], of_noise[p], below, family.sum(e_up[c] * share**2))
     return e_up
 
 
@@ -151,13 +153,6 @@ def _around(
         given = family.spread(e_down[p]) * (family.spread(np.where(down[p] < np.inf, down[p], 0.0)) / finite) ** 2
         excess = np.fmin(given + others_fourth * (all_known / finite) ** 2, most)
     return around, np.where(around < np.inf, excess, 0.0)
-
-
-def _of_sum(family: Family, excess: Floats, var: Floats, total: Floats) -> Floats:
-    """The excess of a sum of independent figures: the variances' shares squared weigh each one's."""
-    finite = np.where((total > 0) & (total < np.inf), total, np.inf)
-    share = np.where(var < np.inf, var, 0.0) / family.spread(finite)
-    return family.sum(excess * share**2)
 
 
 def _mix(var_x: Floats, x: Floats, var_y: Floats, y: Floats) -> Floats:

@@ -39,7 +39,7 @@ def whole(tree: Tree, count: NDArray[np.float64], floor: Literal[0] | None = Non
         return n
     for family in tree.families():
         for p in _round_families(family, real, rest, n):
-            _round(tree.first, real, rest, n, least, p, p + 1)
+            _round(tree.first, real, rest, n, least, p, p + 1)  # type: ignore[no-untyped-call]
     return n
 
 
@@ -62,10 +62,11 @@ def _round_families(family: Family, real: Floats, rest: Floats, n: Ints) -> Ints
         halved &= high - low > TIE
     over = rest[c] >= family.spread(high)
     tied = (rest[c] >= family.spread(low)) & ~over & family.spread(up > 0)
-    turn = np.cumsum(tied)
-    turn -= np.repeat(turn[family.start] - tied[family.start], family.count)
+    number = np.cumsum(tied, dtype=np.int64)
+    turn = number - family.spread(number[family.start] - tied[family.start])
     n[c] += family.spread(up > 0) & (over | (tied & (turn <= family.spread(up - above))))
-    return family.parent[odd]
+    left: Ints = family.parent[odd]
+    return left
 
 
 def _round(first, real, rest, n, least, lo, hi):  # type: ignore[no-untyped-def]

@@ -12,18 +12,21 @@ from attributary.evaluate.methods import Method
 from attributary.evaluate.simulation import Pool, PooledErrors, Pooling, exact, of_draws, with_tree
 from attributary.facts.evaluation import ZEROS
 from attributary.measurements import Measurements
-from attributary.pipeline.breakdowns import joint_estimates
-from attributary.pipeline.denoise_summary import estimate_measures
-from attributary.plan.joint import JointPlan, make_joint_plan
+from attributary.pipeline.denoise_summary import estimate_breakdowns, estimate_measures
+from attributary.plan import Plan
+from attributary.plan.make import each_asked, solve
+from attributary.plan.proposals import Wishes
+from attributary.plan.together import plan_together
 from attributary.spec.measure import COUNT
 from attributary.types import Floats
 
 
-def joint_plan(case: Case, split: str) -> JointPlan:
+def joint_plan(case: Case, split: str) -> Plan:
     """The plan that divides the budget by "optimal", as `run` does, or plans each by itself: "apart", "equal-parts"."""
     trees, priors = [one.labelled or one.tree for one in case.breakdowns], [one.prior for one in case.breakdowns]
     parts = [1 / len(trees)] * len(trees) if split == "equal-parts" else None
-    return make_joint_plan(case.spec, trees, priors, join=split == "optimal", parts=parts)
+    each = each_asked(case.spec, trees, priors)
+    return plan_together(case.spec, each, Wishes("optimal"), solve, join=split == "optimal", parts=parts)
 
 
 def joint_errors(case: Case, method: Method, draws: int, seed: int, pool: Pool) -> Iterator[list[PooledErrors]]:
@@ -33,7 +36,8 @@ def joint_errors(case: Case, method: Method, draws: int, seed: int, pool: Pool) 
     if method.name == ZEROS:
         yield [exact(pooling, 0 * count, count) for pooling, count in zip(poolings, truth, strict=True)]
         return
-    each = list(zip(joint_plan(case, method.split.name).breakdowns, trees, truth, strict=True))
+    plan = joint_plan(case, method.split.name)
+    each = list(zip(plan.parts, trees, truth, strict=True))
 
     def measured(draw: int) -> list[Measurements]:
         rng = np.random.default_rng([seed, draw])
@@ -42,7 +46,7 @@ def joint_errors(case: Case, method: Method, draws: int, seed: int, pool: Pool) 
     def estimates(figures: list[Measurements]) -> list[Estimate]:
         measures = [{COUNT: m} for m in figures]
         if method.split.name == "optimal":
-            made = joint_estimates(trees, measures, case.spec.called)
+            made = estimate_breakdowns(plan, trees, measures, Estimator())
         else:
             made = [estimate_measures(p, t, m, Estimator()) for (p, t, _), m in zip(each, measures, strict=True)]
         return [one[COUNT] for one in made]

@@ -34,7 +34,7 @@ from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
 from attributary.pipeline.denoise_table import DenoisedTable, denoise_table
 from attributary.pipeline.read_prior import read_tree_and_prior
-from attributary.plan import MeasurePlan, Plan, load_plan
+from attributary.plan import MeasurePlan, Plan
 from attributary.prior import from_counts
 from attributary.read_estimates import by_breakdown
 from attributary.report.series_page import LARGE, course
@@ -303,7 +303,7 @@ def _one_of(path: str, name: str | None) -> tuple[tuple[str, ...], Arrow]:
 
 def _plan_of(path: str, name: str | None) -> tuple[tuple[str, ...], Plan]:
     """The breakdowns of a plan, and the plan of one of them, by default the first."""
-    plan = load_plan(path)
+    plan = Plan.load(path)
     names = plan.spec.called
     if name is not None and names and name not in names:
         raise InputError(f"{path} has no breakdown {name!r}; it has {', '.join(map(repr, names))}")

@@ -84,7 +84,6 @@ def rules_of(spec: Spec) -> DeviceRules | None:
     """The rules of the spec's API; None where it attributes an impression and a conversion by themselves."""
     rules = spec.terms.devices and spec.terms.devices()
     if rules is not None and not isinstance(rules, DeviceRules):
-        raise InputError(
-            f"the terms of the {spec.terms.title} give devices as logs.devices.DeviceRules; got {rules!r:.60}"
-        )
+        rule = f"the terms of the {spec.terms.title} give devices as logs.devices.DeviceRules"
+        raise InputError(f"{rule}; got {rules!r:.60}")
     return rules

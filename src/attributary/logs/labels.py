@@ -21,9 +21,8 @@ CLOSE = 4  # times as many whole numbers as rows
 
 def missing_cells(logs: Logs) -> tuple[str, ...]:
     """The cells that mean a missing value besides empty ones, as text."""
-    return tuple(
-        str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in logs.missing
-    )
+    cells = (int(cell) if isinstance(cell, float) and cell.is_integer() else cell for cell in logs.missing)
+    return tuple(map(str, cells))
 
 
 class LabelCodes(NamedTuple):
@@ -57,15 +56,11 @@ def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> 
         labels = pa.array([_range_label(text) for text in labels.to_pylist()], pa.string())
     some_missing = coded.null_count > 0 or bool(pc.any(none).as_py())
     if pc.any(pc.and_not(pc.equal(bare, "*"), none)).as_py():
-        raise InputError(
-            f"attribute {attribute.name!r} has the value '*', which means all values in tables; "
-            'rename it in the log, or treat it as missing with missing = ["*"]'
-        )
+        remedy = 'rename it in the log, or treat it as missing with missing = ["*"]'
+        raise InputError(f"attribute {attribute.name!r} has the value '*', which means all values in tables; {remedy}")
     if MISSING not in absent and some_missing and pc.any(pc.and_not(pc.equal(labels, MISSING), none)).as_py():
-        raise InputError(
-            f"attribute {attribute.name!r} has empty cells, labelled {MISSING!r}, and cells that say {MISSING!r}; "
-            f'count them as one with missing = ["{MISSING}"], or rename the value in the log'
-        )
+        rule = f"attribute {attribute.name!r} has empty cells, labelled {MISSING!r}, and cells that say {MISSING!r}"
+        raise InputError(f'{rule}; count them as one with missing = ["{MISSING}"], or rename the value in the log')
     at = np.arange(len(labels))
     if some_missing or attribute.range is not None:  # several may have one label
         named = pc.if_else(none, MISSING, labels)
@@ -159,10 +154,8 @@ def refuse_no_other(attributes: tuple[Attribute, ...], logs: Logs) -> None:
     having = [attribute.name for attribute in attributes if not attribute.occurs and OTHER in attribute.labels]
     for name in logs.other:
         if name not in having:
-            raise InputError(
-                f"logs.other names unknown attributes whose domain has the value {OTHER!r}; {name!r} is not one: "
-                f"add {OTHER!r} to its domain, or take it out of other"
-            )
+            rule = f"logs.other names unknown attributes whose domain has the value {OTHER!r}; {name!r} is not one"
+            raise InputError(f"{rule}: add {OTHER!r} to its domain, or take it out of other")
 
 
 class RowNumbers(NamedTuple):
@@ -174,26 +167,20 @@ def number_rows(columns: list[Ints], rows: int) -> RowNumbers:
     """One number for rows that agree in all columns, in the order of the columns; without columns all are number 0."""
     if not columns or not rows:
         return RowNumbers(np.zeros(rows, np.int64), np.zeros(0 if columns else 1, np.int64))
-    order, cells = _in_order(columns)
+    least = [int(column.min()) for column in columns]
+    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
+    if prod(sizes) < FITS:  # one number for each row, sorted much faster
+        key = np.zeros(rows, np.int64)
+        for column, low, size in zip(columns, least, sizes, strict=True):
+            key = key * size + (column - low)
+        order, columns = np.argsort(key), [key]
+    else:
+        order = np.lexsort(columns[::-1])
     new = np.ones(rows, bool)
-    new[1:] = np.any([cell[1:] != cell[:-1] for cell in cells], axis=0)
+    new[1:] = np.any([cell[1:] != cell[:-1] for cell in (column[order] for column in columns)], axis=0)
     of_row = np.empty(rows, np.int64)
     of_row[order] = np.cumsum(new) - 1
     return RowNumbers(of_row, order[new])
-
-
-def _in_order(columns: list[Ints]) -> tuple[Ints, list[Ints]]:
-    """The order of the rows, and columns in that order: one where all fit into one number, sorted much faster."""
-    least = [int(column.min()) for column in columns]
-    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
-    if prod(sizes) >= FITS:
-        order = np.lexsort(columns[::-1])
-        return order, [column[order] for column in columns]
-    key = np.zeros(len(columns[0]), np.int64)
-    for column, low, size in zip(columns, least, sizes, strict=True):
-        key = key * size + (column - low)
-    order = np.argsort(key)
-    return order, [key[order]]
 
 
 def is_number(cell: str) -> bool:

@@ -1,6 +1,7 @@
 """log_columns: the columns of a log as SQL, each for its role: a label, a key, a number, a flag, a time."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -100,18 +101,14 @@ def conditions(log: LogTable, where: Mapping[str, Condition]) -> str:
             raise wrong_kind(log, column, "conditions are on text, numbers or dates")
         as_text = f"CAST({here} AS STRING)" if kind not in ("text", "number") else here
         amount = number(log, name) if least is not None or below is not None else ""
-        for cells, template in (
-            (values, "COALESCE({0} IN ({1}), FALSE)"),
-            (without, "COALESCE({0} NOT IN ({1}), TRUE)"),
-        ):
+        for cells, holds in ((values, "IN ({}), FALSE"), (without, "NOT IN ({}), TRUE")):
             if cells is not None:
-                told = [repr(float(cell)) for cell in cells if not isinstance(cell, str)]
-                told = told if kind == "number" else [log.engine.text(str(cell)) for cell in cells]
-                if len(told) < len(cells):
-                    raise wrong_kind(
-                        log, column, f"a condition on it names numbers; got {', '.join(map(str, cells)):.80}"
-                    )
-                parts.append(template.format(as_text, ", ".join(told)))
+                named = [repr(float(cell)) for cell in cells if not isinstance(cell, str)]
+                named = named if kind == "number" else [log.engine.text(str(cell)) for cell in cells]
+                if len(named) < len(cells):
+                    got = f"{', '.join(map(str, cells)):.80}"
+                    raise wrong_kind(log, column, f"a condition on it names numbers; got {got}")
+                parts.append(f"COALESCE({as_text} {holds.format(', '.join(named))})")
         parts += [f"COALESCE({amount} >= {float(least)!r}, FALSE)"] if least is not None else []
         parts += [f"COALESCE({amount} < {float(below)!r}, FALSE)"] if below is not None else []
     return " AND ".join(parts)
@@ -148,10 +145,6 @@ def sample_cells(log: LogTable, column: str) -> list[str]:
     sql = f"SELECT cell FROM ({all_cells}) AS cells WHERE cell IS NOT NULL LIMIT {SAMPLE}"
     cells: list[str] = log.engine.run(sql, "looking at the first rows").column("cell").to_pylist()
     return cells
-
-
-def is_empty(log: LogTable) -> bool:
-    return bool(log.engine.run(f"SELECT 1 AS one FROM {log.rows} LIMIT 1").num_rows == 0)
 
 
 def wrong_kind(log: LogTable, column: str, needed: str) -> InputError:
@@ -205,7 +198,17 @@ def moment_micros(moment: Moment, clock: Clock, unit: Unit, option: str, zone: s
         f"{option} is {FOR_EXAMPLE[clock]}, since the log's times are {CLOCK_WORDS[clock]}; got {moment}"
     )
     if isinstance(moment, str):
-        moment = _read_moment(moment.strip(), clock, unit, refusal)
+        text = moment.strip()
+        try:
+            if clock == "number" and re.fullmatch(SHAPES["number"], text):
+                moment = float(text)
+            elif clock == "number" and not IS_DATE.match(text):
+                moment = span(text).seconds * PER_SECOND[unit]
+            else:
+                is_day = re.fullmatch(SHAPES["date"], text) is not None
+                moment = date.fromisoformat(text) if is_day else datetime.fromisoformat(text)
+        except ValueError:
+            raise refusal from None
     if clock == "number" and isinstance(moment, (int, float)) and isfinite(moment):
         return round(moment * 10**6 / PER_SECOND[unit])
     if not isinstance(moment, date):
@@ -219,17 +222,6 @@ def moment_micros(moment: Moment, clock: Clock, unit: Unit, option: str, zone: s
             raise refusal
         moment = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
     return (moment - datetime(1970, 1, 1, tzinfo=UTC if moment.tzinfo else None)) // timedelta(microseconds=1)
-
-
-def _read_moment(text: str, clock: Clock, unit: Unit, refusal: InputError) -> Moment:
-    try:
-        if clock == "number" and re.fullmatch(SHAPES["number"], text):
-            return float(text)
-        if clock == "number" and not IS_DATE.match(text):
-            return span(text).seconds * PER_SECOND[unit]
-        return date.fromisoformat(text) if re.fullmatch(SHAPES["date"], text) else datetime.fromisoformat(text)
-    except ValueError:
-        raise refusal from None
 
 
 class Period(NamedTuple):
@@ -264,9 +256,8 @@ class Period(NamedTuple):
         """SQL that holds where a column of microseconds, or of so many times as many, is in the period or null."""
         since, until = self.end_micros("since", clock, unit), self.end_micros("until", clock, unit)
         if since is not None and until is not None and not since < until:
-            raise InputError(
-                f"a period must begin before it ends; got {self.since} as the beginning, {self.until} as the end"
-            )
+            got = f"{self.since} as the beginning, {self.until} as the end"
+            raise InputError(f"a period must begin before it ends; got {got}")
         ends = [f"{column} >= {times * since}"] if since is not None else []
         ends += [f"{column} < {times * until}"] if until is not None else []
         return f"({column} IS NULL OR ({' AND '.join(ends)}))" if ends else "TRUE"
@@ -340,9 +331,8 @@ def _text_time(log: LogTable, column: str, clock: Clock) -> str:
     """Engines read a zone where there is none, and none where there is one: what is not alike must not pass."""
     here, type_ = log.engine.column(column), log.engine.types[clock]
     odd = {"date": "LENGTH({0}) <> 10", "time": IS_ZONED, "zoned": f"NOT ({IS_ZONED})"}[clock]
-    log.doubt(
-        column, f"TRY_CAST({{0}} AS {type_}) IS NULL OR {odd}", f"{CLOCK_WORDS[clock]} are needed, as in the first rows"
-    )
+    needed = f"{CLOCK_WORDS[clock]} are needed, as in the first rows"
+    log.doubt(column, f"TRY_CAST({{0}} AS {type_}) IS NULL OR {odd}", needed)
     value = log.engine.micros(f"CAST({present(log, column, 'text')} AS {type_})", clock)
     fails = f"CAST(CONCAT('not alike: ', {here}) AS BIGINT)"
     return f"CASE WHEN {odd.format(here)} THEN {fails} ELSE {value} END"
@@ -366,13 +356,10 @@ def offsets(zone: str) -> tuple[tuple[int, int], ...]:
 
     found = [(0, offset(0))]
     for day in range(0, LATEST, 86_400):
-        low, high = day, day + 86_400
-        if offset(high) == found[-1][1]:
-            continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if offset(middle) == found[-1][1] else (low, middle)
-        found.append((high, offset(high)))
+        if offset(day + 86_400) != found[-1][1]:
+            seconds = range(day + 1, day + 86_401)
+            begins = seconds[bisect_left(seconds, True, key=lambda second: offset(second) != found[-1][1])]
+            found.append((begins, offset(begins)))
     return tuple(found)
 
 
@@ -391,7 +378,7 @@ def on_clocks(micros: str, zone: str | None) -> str:
 def day_of(micros: int, zone: str | None) -> date:
     """The day that the clocks of a zone show at an instant."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
-    return (moment if zone is None else moment.astimezone(ZoneInfo(zone))).date()
+    return moment.astimezone(ZoneInfo(zone or "UTC")).date()
 
 
 def place_sql(calendar: Calendar, shown: str, begins: date) -> str:
@@ -400,14 +387,11 @@ def place_sql(calendar: Calendar, shown: str, begins: date) -> str:
     `shown` is what the clocks show, in microseconds.
     """
     day = f"CAST(FLOOR(({shown}) / {DAY}) AS INT)"
-    first = (begins - EPOCH).days
-    if calendar == "hour":
-        return f"CAST(FLOOR(((({shown}) % {DAY} + {DAY}) % {DAY}) / {HOUR}) AS INT)"
-    if calendar == "weekday":
-        return f"(({day} + 3) % 7 + 7) % 7"
-    if calendar == "day":
-        return f"{day} - {first}"
-    if calendar == "week":
-        return f"CAST(FLOOR(({day} + 3) / 7) AS INT) - {(first + 3) // 7}"
-    on = f"(DATE '1970-01-01' + {day})"
-    return f"YEAR({on}) * 12 + MONTH({on}) - {begins.year * 12 + begins.month}"
+    first, on = (begins - EPOCH).days, f"(DATE '1970-01-01' + {day})"
+    return {
+        "hour": f"CAST(FLOOR(((({shown}) % {DAY} + {DAY}) % {DAY}) / {HOUR}) AS INT)",
+        "weekday": f"(({day} + 3) % 7 + 7) % 7",
+        "day": f"{day} - {first}",
+        "week": f"CAST(FLOOR(({day} + 3) / 7) AS INT) - {(first + 3) // 7}",
+        "month": f"YEAR({on}) * 12 + MONTH({on}) - {begins.year * 12 + begins.month}",
+    }[calendar]

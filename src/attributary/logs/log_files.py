@@ -4,18 +4,18 @@ import csv
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from glob import glob, has_magic
 from io import TextIOWrapper
 from threading import Event
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from attributary.errors import InputError
+from attributary.errors import InputError, first_few
 from attributary.spec import Logs
 from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, is_text, packing_of
 from attributary.tables.text_form import LONGEST_CELL, NOT_TEXT, odd_separator
@@ -70,20 +70,18 @@ def files(names: Sequence[str], folder: str = ".", header: Sequence[str] | None 
     `header` names the columns of text that does not begin with their names.
     """
     paths = tuple(path for name in names for path in _matching(name, folder))
-    first, others = None, iter(paths)
-    for path in others:
+    first = None
+    for path in paths:
         kind = _file_kind(path, header is None)
         if first is None:
             first = kind
         elif (kind.format, kind.packing) != (first.format, first.packing):
-            raise InputError(
-                f"the files of a log must have one format; {path} is not like {paths[0]}: convert one of them"
-            )
+            rule = f"the files of a log must have one format; {path} is not like {paths[0]}"
+            raise InputError(f"{rule}: convert one of them")
         elif kind.columns != first.columns:
-            raise InputError(
-                f"the files of a log must have the same columns in the same order; {path} begins with "
-                f"{_first_columns(kind)}, and {paths[0]} with {_first_columns(first)}"
-            )
+            begins, its = (first_few(each.columns or (), 6) for each in (kind, first))
+            rule = "the files of a log must have the same columns in the same order"
+            raise InputError(f"{rule}; {path} begins with {begins}, and {paths[0]} with {its}")
     assert first is not None
     columns = first.columns if header is None else tuple(header)
     return first._replace(paths=paths, columns=columns if is_text(first.format) else None, header=header is None)
@@ -131,7 +129,7 @@ def _file_kind(path: str, header: bool) -> Files:
             packing = packing_of(file.read(4))
         if named.format == "parquet":
             return Files((path,), "parquet")
-        with _unpacked(path, packing) as stream:
+        with pa.input_stream(path, compression=packing) as stream:
             beginning: bytes = stream.read(65536)
         kind = named.format or by_content(beginning or b"\n")
         if not is_text(kind) and kind != "parquet":
@@ -143,19 +141,13 @@ def _file_kind(path: str, header: bool) -> Files:
     return Files((path,), kind, packing, columns)
 
 
-@contextmanager
-def _unpacked(path: str, packing: str | None) -> Iterator[Any]:
-    with pa.OSFile(path) as file:
-        yield pa.CompressedInputStream(file, packing) if packing else file
-
-
 def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -> tuple[str, ...]:
     """The names that a text file begins with."""
     for first, words in NOT_TEXT.items():
         if beginning.startswith(first):
             raise InputError(f"{path} {words}")
     csv.field_size_limit(LONGEST_CELL)
-    with _unpacked(path, packing) as stream:
+    with pa.input_stream(path, compression=packing) as stream:
         text = TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         try:
             names = next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
@@ -174,31 +166,27 @@ def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -
     return tuple(names)
 
 
-def _first_columns(kind: Files) -> str:
-    names = kind.columns or ()
-    return ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
-
-
 def replace_files(logs: Logs, impressions: Sequence[str] = (), conversions: Sequence[str] = ()) -> Logs:
     """The logs with other files, relative to the working folder; `impressions` may be rows with their conversions."""
     if logs.is_attributed and conversions:
         raise InputError("the rows of this log have their conversions already; leave conversions out")
     side = "attributed" if logs.is_attributed else "impressions"
-    files = {
-        name: tuple(path if "://" in path else os.path.abspath(path) for path in paths)
-        for name, paths in {side: impressions, "conversions": conversions}.items()
-        if paths
-    }
-    return logs.model_copy(update=files)
+    others = {side: impressions, "conversions": conversions}
+    update = {}
+    for name, paths in others.items():
+        if paths:
+            update[name] = tuple(path if "://" in path else os.path.abspath(path) for path in paths)
+    return logs.model_copy(update=update)
 
 
 def all_files(logs: Logs, folder: str) -> list[str]:
     """The paths of all logs that a spec names."""
-    return [path for names in _sides(logs) for path in files(names, folder, logs.header).paths]
+    return [path for log in _all_logs(logs, folder) for path in log.paths]
 
 
-def _sides(logs: Logs) -> list[Sequence[str]]:
-    return [names for names in (logs.impressions, logs.conversions, logs.attributed) if names]
+def _all_logs(logs: Logs, folder: str) -> list[Files]:
+    each = (logs.impressions, logs.conversions, logs.attributed)
+    return [files(names, folder, logs.header) for names in each if names]
 
 
 def is_generated(path: str) -> bool:
@@ -216,7 +204,7 @@ def rows_in_logs(logs: Logs | None, folder: str) -> int:
     """The rows of all logs that a spec names, if their files say so, as Parquet's do; else 0."""
     if logs is None:
         return 0
-    every = [files(names, folder, logs.header) for names in _sides(logs)]
+    every = _all_logs(logs, folder)
     if any(log.format != "parquet" or any("://" in path for path in log.paths) for log in every):
         return 0
     with suppress(OSError, pa.ArrowException):  # whoever reads it will say what is wrong with it

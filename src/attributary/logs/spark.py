@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from secrets import token_hex
@@ -19,7 +19,9 @@ from attributary.logs.log_files import TABLE, CastError, Files, Kind, Relation, 
 from attributary.types import Arrow
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 AS_DUCKDB = {
     "spark.sql.session.timeZone": "UTC",
@@ -225,6 +227,37 @@ def _kind(words: str) -> Kind:
     if words.startswith("decimal"):
         return "whole" if words.endswith(",0)") else "number"
     return next((kind for kind, types in KINDS.items() if words in types.split()), "other")
+
+
+# What workers make of a frame, Arrow in and out.
+
+
+PART = "__part"  # the column that says which rows go to a worker together
+
+
+def of_batches(
+    frame: "DataFrame", work: "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]", schema: object
+) -> "DataFrame":
+    """What the workers make of batches of rows, in columns of a schema: Spark's, Arrow's, or words."""
+    with any_pandas():
+        return frame.mapInArrow(work, _schema(schema))
+
+
+def of_parts(frame: "DataFrame", work: Callable[[Arrow], Arrow], schema: object) -> "DataFrame":
+    """What they make of the rows of each part, as one Arrow table."""
+
+    def made(rows: Arrow) -> Arrow:  # PySpark takes the self of a method for a key
+        return work(rows)
+
+    with any_pandas():
+        return frame.groupBy(PART).applyInArrow(made, _schema(schema))
+
+
+def _schema(schema: object) -> "StructType | str":
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
+
+    return schema if isinstance(schema, str | StructType) else from_arrow_schema(schema)
 
 
 # A new session: quiet and, where it is local, kept to this machine.

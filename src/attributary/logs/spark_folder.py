@@ -8,10 +8,11 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from attributary.errors import InputError
+from attributary.logs.spark import any_pandas, spark_errors
 from attributary.whole_files import MARK, whole_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,14 @@ class SparkFolder:
         """Where a frame of this name is written to."""
         return f"{self.address}/{name}"
 
+    def save(self, frame: "DataFrame", name: str) -> int:
+        """Writes a frame as a folder of Parquet files, and gives how many rows this machine sees there."""
+        frame.write.parquet(self.uri(name))
+        rows = int(self.session.read.schema(frame.schema).parquet(self.uri(name)).count())
+        if not rows:
+            raise InputError(f"{name} is not where the workers wrote it; give a folder that all machines see")
+        return rows
+
     def write(self, name: str, text: str) -> None:
         """Writes a text file."""
         stream = self._system.create(self._path(self.uri(name)), True)
@@ -36,6 +45,14 @@ class SparkFolder:
     def exists(self, name: str) -> bool:
         """Whether there is a file or folder of this name."""
         return bool(self._system.exists(self._path(self.uri(name))))
+
+    def not_of_spark(self, name: str) -> str:
+        """A file in the folder of this name that Spark does not write; nothing where there is none."""
+        path = self._path(self.uri(name))
+        if not self._system.exists(path) or not self._system.getFileStatus(path).isDirectory():
+            return ""
+        there = [str(status.getPath().getName()) for status in self._system.listStatus(path)]
+        return next((file for file in there if not file.startswith(("part-", "_", "."))), "")
 
     def move(self, names: Collection[str], target: "SparkFolder") -> None:
         """Puts the files of these names in the place of those that another folder has."""
@@ -57,6 +74,19 @@ class SparkFolder:
     @property
     def _system(self) -> Any:
         return self._path(self.address).getFileSystem(self.session._jsc.hadoopConfiguration())
+
+
+def save_frame(session: "SparkSession", frame: "DataFrame", output: str) -> int:
+    """Writes a frame as a folder of Parquet files, whole or not at all, and gives how many rows it has.
+
+    It takes the place of a file of this name, and of a folder that Spark wrote; any other one is refused.
+    """
+    parent, name = os.path.split(output.rstrip("/"))
+    above = SparkFolder(session, parent if "://" in parent else "file://" + os.path.abspath(parent))
+    if other := above.not_of_spark(name):
+        raise InputError(f"{output} is a folder that holds {other}; give a new name")
+    with spark_errors(output), any_pandas(), spark_folder(session, parent or ".", (name,)) as place:
+        return place.save(frame, name)
 
 
 @contextmanager

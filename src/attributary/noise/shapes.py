@@ -55,11 +55,6 @@ def _laplace_twice_likelihood(noise: Floats, variance: Floats) -> Floats:
     return np.log1p(far) - far - np.log(4 * scale)
 
 
-def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
-    var = _some(variance)
-    return -0.5 * (np.square(noise) / var + np.log(2 * np.pi * var))
-
-
 STEPS = 12  # of Newton's method: from above it needs fewer
 
 
@@ -140,7 +135,7 @@ NORMAL = NoiseShape(
     "normal",
     np.zeros_like,
     _normal_beyond,
-    _normal_likelihood,
+    lambda noise, variance: -0.5 * (np.square(noise) / _some(variance) + np.log(2 * np.pi * _some(variance))),
     (lambda std: (std**2, np.ones_like(std)), _of_account),
 )
 LAPLACE_TWICE = NoiseShape(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from attributary import generated
 from attributary.generated import DAY, OVERALL, Laws
 from attributary.paper.load import CAMB
-from attributary.paper.look_alike import HOURS, Stream, bin_means, camb_lines, names, quotas, tilted, user_of
+from attributary.paper.look_alike import HOURS, Stream, bin_means, names, published_text, quotas, tilted, user_of
 from attributary.types import Floats, Ints, Values
 
 # Campaigns: 675, largest first. Published are their number, the law of their sizes and the quantiles of their
@@ -223,6 +223,8 @@ CLICKS = 5_947_563
 CLICKED = (CLICKS - CONVERTED) / (ROWS - CONVERTED)  # of the rows without a conversion
 BLOCKS = SPAN // HOUR
 ROW_DRAWS = 3  # the key of these draws
+TEXT = {"timestamp": "time", "uid": "user", "conversion_timestamp": "conversion_time"}  # as published
+TEXT |= {name: name for name in ("campaign", "conversion_id", "click", "click_pos", "click_nb", "cat1", "cat8")}
 
 
 class CambHours(NamedTuple):
@@ -254,7 +256,12 @@ def camb_stream(rows: int = ROWS, seed: int = 0) -> Stream:
     hours = _hours(rows, seed)
     schema = _block(hours, 0).schema
     header = ("\t".join(CAMB.columns) + "\n").encode()
-    return Stream("camb", rows, seed, schema, BLOCKS, lambda n: _block(hours, n), header, camb_lines)
+
+    def text(batch: Any) -> Any:
+        converted = batch.column("conversion_id").is_valid().cast(pa.int8()).cast(pa.string())
+        return published_text(batch, CAMB.columns, TEXT | {"conversion": converted})
+
+    return Stream("camb", rows, seed, schema, BLOCKS, lambda n: _block(hours, n), header, text)
 
 
 def _hours(rows: int, seed: int) -> CambHours:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from attributary import generated
 from attributary.generated import OVERALL, Laws
 from attributary.paper import look_alike
-from attributary.paper.look_alike import HOURS, Stream, csscl_lines, quotas
+from attributary.paper.load import CSSCL
+from attributary.paper.look_alike import HOURS, Stream, published_text, quotas
 from attributary.types import Floats, Ints
 
 # Partners: the 312 advertisers, largest first; one giant, which takes what the others leave. Published are the
@@ -122,14 +123,13 @@ class Attributes(NamedTuple):
 
 def attributes() -> Attributes:
     country, age = countries(), _ages()
-    missing = [len(REVENUE), len(DEVICES), len(AGES)]
     cells: list[tuple[Ints, ...]] = []
     weights = []
     for sale in (True, False):
         device = _devices(BUYERS if sale else np.ones(len(DEVICES)))
         for kind in range(2):
             for p in range(PARTNERS):
-                c, a = (country[p], age[p]) if kind == 0 else (_only(missing[0]), _only(missing[2]))
+                c, a = (country[p], age[p]) if kind == 0 else (np.eye(len(REVENUE) + 1)[-1], np.eye(len(AGES) + 1)[-1])
                 weight = c[:, None, None] * device[p][None, :, None] * a[None, None, :]
                 here = np.nonzero(weight)
                 stratum = np.full(len(here[0]), (2 * (not sale) + kind) * PARTNERS + p)
@@ -137,11 +137,6 @@ def attributes() -> Attributes:
                 weights.append(weight[here])
     stratum, *codes = (np.concatenate(part) for part in zip(*cells, strict=True))
     return Attributes(generated.laws(stratum, np.concatenate(weights)), *(code.astype(np.int8) for code in codes))
-
-
-def _only(code: int) -> Floats:
-    one: Floats = np.eye(code + 1)[code]
-    return one
 
 
 def countries() -> Floats:
@@ -241,6 +236,9 @@ ROWS = 15_995_634
 BLOCK = 2**18
 UNKNOWN_DELAYS = 5_380  # sales whose delay is not known
 DRAWS = 1  # the key of these draws
+TEXT = {"Sale": "conversion", "SalesAmountInEuro": "amount", "Time_delay_for_conversion": "delay"}  # as published
+TEXT |= {"click_timestamp": "time", "product_age_group": "age_group", "device_type": "device"}
+TEXT |= {"product_country": "country", "partner_id": "partner"}
 
 
 class CssclStrata(NamedTuple):
@@ -272,7 +270,10 @@ def csscl_stream(rows: int = ROWS, seed: int = 0) -> Stream:
     def block(n: int) -> Any:
         return _block(strata, np.arange(n * BLOCK, min((n + 1) * BLOCK, rows)), n)
 
-    return Stream("csscl", rows, seed, schema, -(-rows // BLOCK), block, b"", csscl_lines)
+    def text(batch: Any) -> Any:
+        return published_text(batch, CSSCL.columns, TEXT | {"user_id": look_alike.user_ids(batch.column("user"))})
+
+    return Stream("csscl", rows, seed, schema, -(-rows // BLOCK), block, b"", text)
 
 
 def _strata(rows: int, seed: int) -> CssclStrata:

@@ -4,7 +4,7 @@ Every file that is made of them says that it is generated.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
@@ -57,35 +57,26 @@ def names(what: str, count: int, code: NDArray[np.integer], missing: bool = True
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int16)), pa.array(labels))
 
 
-# Rows as lines of the published files; columns without a known figure are −1 throughout.
+def published_text(batch: Any, columns: Iterable[str], known: Mapping[str, str | Cells]) -> Any:
+    """Rows as lines of a published file: of each of its columns what is known, as cells or a batch's column, or −1."""
+    cells = []
+    for column in columns:
+        values = known.get(column, UNKNOWN)
+        if column in known and isinstance(values, str):
+            values = batch.column(values)
+            if isinstance(values, pa.DictionaryArray):
+                labels = [UNKNOWN if name == MISSING else name for name in values.dictionary.to_pylist()]
+                values = pa.array(labels).take(values.indices)
+            values = pc.fill_null(pc.cast(values, pa.string()), UNKNOWN)
+        cells.append(values)
+    lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*cells, "\t"), "", "\n")
+    return pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer()
 
 
-def csscl_lines(batch: Any) -> Cells:
-    sale, amount, delay, time = (_text(batch.column(name)) for name in ("conversion", "amount", "delay", "time"))
-    age, device, country, partner = (
-        _labels(batch.column(name)) for name in ("age_group", "device", "country", "partner")
-    )
-    user = user_ids(batch.column("user").to_numpy())
-    return _lines(
-        [sale, amount, delay, time, _unknown(2), age, device, _unknown(10), country, _unknown(2), partner, user]
-    )
-
-
-def camb_lines(batch: Any) -> Cells:
-    time, user, when, number, click, position, clicks = (
-        _text(batch.column(name))
-        for name in ("time", "user", "conversion_time", "conversion_id", "click", "click_pos", "click_nb")
-    )
-    campaign, cat1, cat8 = (_labels(batch.column(name)) for name in ("campaign", "cat1", "cat8"))
-    converted = pc.cast(pc.cast(pc.is_valid(batch.column("conversion_id")), pa.int8()), pa.string())
-    first = [time, user, campaign, converted, when, number, _unknown(1), click, position, clicks]
-    return _lines([*first, _unknown(3), cat1, _unknown(6), cat8, UNKNOWN])
-
-
-def user_ids(user: Ints) -> Cells:
+def user_ids(user: Cells) -> Cells:
     """32 hexadecimal digits for each user, like the hashes of the published file."""
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-    x: Any = user.astype(np.uint64)[:, None] * np.uint64(2) + np.arange(2, dtype=np.uint64)
+    x: Any = user.to_numpy().astype(np.uint64)[:, None] * np.uint64(2) + np.arange(2, dtype=np.uint64)
     x += np.uint64(0x9E3779B97F4A7C15)  # SplitMix64: another number for each
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -93,24 +84,6 @@ def user_ids(user: Ints) -> Cells:
     text = np.stack([digits[octets >> 4], digits[octets & 15]], axis=2)
     offsets = np.arange(0, 32 * len(user) + 1, 32, dtype=np.int32)
     return pa.StringArray.from_buffers(len(user), pa.py_buffer(offsets), pa.py_buffer(text.tobytes()))
-
-
-def _unknown(columns: int) -> str:
-    return "\t".join([UNKNOWN] * columns)
-
-
-def _text(column: Cells) -> Cells:
-    return pc.fill_null(pc.cast(column, pa.string()), UNKNOWN)
-
-
-def _labels(column: Cells) -> Cells:
-    labels = [UNKNOWN if name == MISSING else name for name in column.dictionary.to_pylist()]
-    return pa.array(labels).take(column.indices)
-
-
-def _lines(cells: list[Cells]) -> Cells:
-    lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*cells, "\t"), "", "\n")
-    return pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer()
 
 
 # Laws that both look-alikes are built from.

@@ -51,9 +51,8 @@ class TableCheck:
     def __repr__(self) -> str:
         exact, sums = (sum(getattr(each, name) for each in self.sums) for name in ("exact", "sums"))
         noise = self.noise if self.estimate is None else f"fit z = {self.estimate.fit.z:z.2f}"
-        return (
-            f"TableCheck({self.form.called} by {' > '.join(self.form.levels)}: {exact} of {sums} sums add up; {noise})"
-        )
+        levels = " > ".join(self.form.levels)
+        return f"TableCheck({self.form.called} by {levels}: {exact} of {sums} sums add up; {noise})"
 
     @cached_property
     def plausibility(self) -> Plausibility | None:
@@ -112,7 +111,7 @@ def _sums(form: TableForm) -> tuple[SumCheck, ...]:
         if known.any():
             nodes, miss = family.parent[known], miss[known]
             worst = int(np.argmax(np.abs(miss)))
-            where = tree.name(int(tree.to_level_order(np.arange(len(tree)))[nodes[worst]]))
+            where = tree.name(int(tree.at(nodes[worst])))
             exact = int((np.abs(miss) <= ALIKE * np.maximum(np.abs(x[nodes]), 1)).sum())
             typical = float(np.median(np.abs(miss)))
             sums.append(SumCheck(tree.level_names[level], len(nodes), exact, typical, float(miss[worst]), where))

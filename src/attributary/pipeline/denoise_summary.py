@@ -14,10 +14,12 @@ import numpy as np
 from attributary import api
 from attributary.api.attribution_api import Answer
 from attributary.denoising import Estimate
+from attributary.denoising.joint import joint, meetings_of
 from attributary.errors import InputError
 from attributary.estimates import by_measure, estimates_table, noted
-from attributary.estimators import Estimator
+from attributary.estimators import FIT, Estimator, refuse_estimator
 from attributary.measurements import Measurements
+from attributary.pipeline.breakdowns import in_one_table
 from attributary.pipeline.denoise_table import Denoised
 from attributary.pipeline.read_prior import far, notes_of, queried_tree, read_prior, refuse_today, under_plan
 from attributary.plan import Plan
@@ -30,22 +32,22 @@ from attributary.tree.paths import refused
 
 
 class QueriedReports(NamedTuple):
-    """Reports of one plan that were queried by one tree."""
+    """Reports of one plan that were queried by one tree, or by one for each breakdown."""
 
     plan: Plan
     summaries: Sequence[str]  # files or folders
-    tree: Tree
+    tree: Tree | Sequence[Tree]  # of several breakdowns a list
     covers: bool = False  # whether the tree has all impressions that the reports may hold conversions of
     name: str = "the plan"  # what messages call it
 
 
 def denoise_summary(
-    plan: Plan, summaries: Sequence[str], tree: Tree, *, name: str = "the plan", **options: Any
+    plan: Plan, summaries: Sequence[str], tree: Tree | Sequence[Tree], *, name: str = "the plan", **options: Any
 ) -> Denoised:
     """What the reports say of each node that was queried, and the estimates: a table with a row per node and measure.
 
-    `summaries` are files or folders; several reports hold different conversions, and add up. `name` is what messages
-    call the plan. The options are those of `denoise_batches`.
+    `summaries` are files or folders; several reports hold different conversions, and add up. Of several breakdowns,
+    give a list of trees. `name` is what messages call the plan. The options are those of `denoise_batches`.
     """
     return denoise_batches([QueriedReports(plan, summaries, tree, name=name)], **options)
 
@@ -70,49 +72,101 @@ def denoise_batches(
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
     chosen.refuse_unused(prior, protected)
     plan, summaries = batches[-1].plan, batches[-1].summaries
-    tree, answer = _together(batches, noise)
-    past = None if prior is None else under_plan(read_prior(plan.spec, tree, prior, protected), plan, tree)
+    if plan.parts:
+        refuse_estimator(chosen)
+    trees, answers = _together(batches, noise)
+    answers = _marked(answers)
+    past = None if prior is None else under_plan(read_prior(plan.spec, trees[0], prior, protected), plan, trees[0])
     if past is not None:
-        refuse_today(past, *answer.measures.values())
+        refuse_today(past, *answers[0].measures.values())
     stage("denoising")
     with refused(summaries[0]):
-        estimates = estimate_measures(plan, tree, answer.measures, chosen, past, stage)
-    notes = [*answer.notes, *([] if past is None else notes_of(past))]
-    for measure, est in estimates.items():
-        notes += [] if past is None else far(past, measure, tree, est.count)
-    if chosen.kind.values and plan.spec.values:
-        notes += [f"`estimator={chosen.name}` is for counts; values are estimated by {chosen.kind.values}"]
-    if chosen.whole and plan.spec.values:
-        notes += ["whole numbers are for counts; values are left as they are"]
-    table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})
-    not_private = together(*(measured.not_private for measured in answer.measures.values()))
+        made = estimate_breakdowns(plan, trees, [answer.measures for answer in answers], chosen, past, stage)
     prints = ",".join(dict.fromkeys(batch.plan.fingerprint for batch in batches))
-    table = noted(table, largest=plan.largest, plan=prints)
-    marked = mark(table, not_private, "" if past is None else past.not_private)
-    return Denoised(marked, estimates, notes, misfit="" if past is None else past.misfit(tree), plan=plan)
+    each = {}
+    for name, one, answer, estimates in zip(plan.names, plan.breakdowns, answers, made, strict=True):
+        notes = [*answer.notes, *([] if past is None else notes_of(past))]
+        for measure, est in estimates.items():
+            notes += [] if past is None else far(past, measure, est.tree, est.count)
+        if chosen.kind.values and plan.spec.values:
+            notes += [f"`estimator={chosen.name}` is for counts; values are estimated by {chosen.kind.values}"]
+        if chosen.whole and plan.spec.values:
+            notes += ["whole numbers are for counts; values are left as they are"]
+        table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})
+        not_private = together(*(measured.not_private for measured in answer.measures.values()))
+        table = noted(table, largest=one.largest, plan=prints)
+        marked = mark(table, not_private, "" if past is None else past.not_private)
+        misfit = "" if past is None else past.misfit(trees[0])
+        each[name] = Denoised(marked, estimates, notes, misfit=misfit, plan=one)
+    if not plan.parts:
+        return each[""]
+    whole = in_one_table(plan.spec, [one.table for one in each.values()])
+    return Denoised(whole, {}, [], plan=plan, breakdowns=each)
 
 
-def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tree, Answer]:
-    """The tree of all nodes of some batches, and what they say of it together."""
-    first, trees = batches[0], list(dict.fromkeys(batch.tree for batch in batches))
+def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[list[Tree], list[Answer]]:
+    """Of each breakdown the tree of all nodes of some batches, and what they say of it together."""
+    first = batches[0]
     for other in batches[1:]:
         if asked(first.plan.spec) != asked(other.plan.spec):
             raise InputError(
                 f"figures of plans that ask for the same tree and measures add up; {first.name} and {other.name} do "
                 "not: denoise each of them alone"
             )
-    tree = trees[0] if len(trees) == 1 else queried_tree(first.plan.spec, [each.table() for each in trees])
+    each = []
+    for i in range(len(first.plan.breakdowns)):
+        of_one = []
+        for batch in batches:
+            tree = batch.tree if isinstance(batch.tree, Tree) else batch.tree[i]
+            of_one.append(_Batch(batch.plan.breakdowns[i], batch.summaries, tree, batch.covers, batch.name))
+        each.append(_sum(of_one, noise))
+    return [tree for tree, _ in each], [answer for _, answer in each]
+
+
+def _marked(answers: Sequence[Answer]) -> list[Answer]:
+    """The answers, each marked as not private if any is: all of them tell each other's figures."""
+    words = together(*(m.not_private for answer in answers for m in answer.measures.values()))
+    return [
+        replace(answer, measures={name: replace(m, not_private=words) for name, m in answer.measures.items()})
+        for answer in answers
+    ]
+
+
+class _Batch(NamedTuple):
+    """What `QueriedReports` have of one breakdown."""
+
+    plan: Plan
+    summaries: Sequence[str]
+    tree: Tree
+    covers: bool
+    name: str
+
+    def answer(self, tree: Tree, noise: str | None = None) -> Answer:
+        """What the reports say of a tree's nodes; nothing, if other breakdowns tell all of this one."""
+        if self.plan.others is not None and not (self.plan.default_keys or self.plan.roots):
+            nothing = Measurements.of(tree, np.zeros(len(tree)), np.full(len(tree), np.inf))
+            return Answer({part.measure.name: nothing for part in self.plan.by_measure})
+        rate = None if noise is None else stated_rate(noise, self.plan)
+        return api.answer(self.plan, self.summaries, tree, rate, self.name)
+
+
+def _sum(batches: Sequence[_Batch], noise: str | None) -> tuple[Tree, Answer]:
+    """The tree of all nodes of some batches of one breakdown, and what they say of it together."""
+    trees = list(dict.fromkeys(batch.tree for batch in batches))
+    spec = batches[0].plan.spec
+    tree = trees[0] if len(trees) == 1 else queried_tree(spec, [each.table() for each in trees])
     total: dict[str, Measurements] = {}
     before: list[tuple[str, Measurements]] = []
     notes: dict[str, None] = {}
-    for plan, files, here, covers, name in batches:
-        answer = api.answer(plan, files, here, None if noise is None else stated_rate(noise, plan), name)
+    for batch in batches:
+        _, files, here, covers, _ = batch
+        answer = batch.answer(here, noise)
         measures = {m: _onto(tree, here, each, covers) for m, each in answer.measures.items()}
         _refuse_copy(files[0], next(iter(measures.values())), before)
         notes |= dict.fromkeys(answer.notes)
         if len(tree) > len(here):
             if covers:
-                _refuse_outside(files[0], here, api.answer(plan, files, tree, None, name).measures)
+                _refuse_outside(files[0], here, batch.answer(tree).measures)
             how = "has all impressions: they are 0 there" if covers else "may lack some: they count as not measured"
             notes[f"{len(tree) - len(here):,} nodes are not in the tree of {files[0]}, which {how}"] = None
         total = {m: total[m].plus(each) if total else each for m, each in measures.items()}
@@ -120,9 +174,11 @@ def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tre
 
 
 def asked(spec: Spec) -> tuple[object, ...]:
-    """What a spec asks for: levels, the domains of unknown attributes in any order, and measures."""
-    domains = [frozenset(a.labels) for a in spec.unknown]
-    return spec.levels, domains, [measure.name for measure in spec.asked]
+    """What a spec asks for: levels, the domains of unknown attributes in any order, and measures, of each breakdown."""
+    return tuple(
+        (part.levels, [frozenset(a.labels) for a in part.unknown], [measure.name for measure in part.asked])
+        for part in spec.parts
+    )
 
 
 def _onto(tree: Tree, here: Tree, measured: Measurements, covers: bool) -> Measurements:
@@ -161,6 +217,27 @@ def _refuse_copy(name: str, measured: Measurements, before: list[tuple[str, Meas
         if both.any() and not few and (measured.noisy[both] == figures.noisy[both]).all():
             raise InputError(f"{name} holds the same figures as {other}; each is counted once: leave one out")
     before.append((name, measured))
+
+
+def estimate_breakdowns(
+    plan: Plan,
+    trees: Sequence[Tree],
+    measures: Sequence[Mapping[str, Measurements]],
+    estimator: Estimator,
+    past: Prior | None = None,
+    stage: Callable[[str], None] = lambda _: None,
+) -> list[dict[str, Estimate]]:
+    """The estimates of each breakdown by measure: a sum that two of them reach is one number."""
+    if not plan.parts:
+        return [estimate_measures(plan, trees[0], measures[0], estimator, past, stage)]
+    names, made = plan.names, [dict[str, Estimate]() for _ in trees]
+    meetings = meetings_of(trees, names)
+    others = [" and ".join(name for name in names if name != own) for own in names]
+    for measure in measures[0]:
+        figures = [(tree, each[measure]) for tree, each in zip(trees, measures, strict=True)]
+        for estimates, est in zip(made, joint(figures, meetings, others, estimator == FIT), strict=True):
+            estimates[measure] = est
+    return made
 
 
 def estimate_measures(

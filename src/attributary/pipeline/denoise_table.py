@@ -23,8 +23,7 @@ from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_
 from attributary.estimators import FIT, Estimator, refuse_estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
-from attributary.pipeline.grouping_sets import TablePart, denoised_parts, parts_of
-from attributary.pipeline.margin_rows import with_margin
+from attributary.pipeline.grouping_sets import TablePart, denoised_parts, parts_of, with_margin
 from attributary.pipeline.node_rows import Amount, NodeRows, figure_rows, of_figure
 from attributary.pipeline.table_form import TableForm
 from attributary.pipeline.written_table import Layout, written_parts, written_table
@@ -53,6 +52,7 @@ class Denoised(NamedTuple):
     doubts: tuple[str, ...] = ()  # what the figures say against it
     misfit: str = ""  # of the prior
     plan: Any = None  # that summary reports were made by
+    breakdowns: Mapping[str, Any] = {}  # of several, the `Denoised` of each by name; the table has all of them
 
     def quantities(self, confidence: float) -> list["Quantity"]:
         """The estimates with their names, units and taus, as they are shown."""

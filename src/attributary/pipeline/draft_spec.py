@@ -80,9 +80,8 @@ def draft_spec(
     It is to be written to `output`, and names the files relative to that. What is in the columns tells keys, times,
     attributes and domains. InputError where no column joins the logs, or none says which rows have a conversion.
     """
-    names = {"attributed" if conversions is None else "impressions": impressions}
-    names |= {} if conversions is None else {"conversions": conversions}
-    made = _Draft()
+    two = {"impressions": impressions, "conversions": conversions or ""}
+    names, made = {"attributed": impressions} if conversions is None else two, _Draft()
     try:
         with DuckDB(report=report) as engine:
             logs = [profile_log(engine, name) for name in names.values()]
@@ -93,16 +92,14 @@ def draft_spec(
     except CastError as error:
         raise InputError(f"not all times are in the form of the first ones, or in range ({error!s:.80})") from None
     folder = os.path.dirname(os.path.abspath(output))
-    section = ["", "[logs]"]
-    for side, name in names.items():
-        section.append(f"{side} = {_toml(name if '://' in name else os.path.relpath(name, folder))}")
-    section += roles
+    paths = {side: name if "://" in name else os.path.relpath(name, folder) for side, name in names.items()}
+    section = ["", "[logs]", *(f"{side} = {_toml(path)}" for side, path in paths.items()), *roles]
     if missing:
         cells = [int(cell) if cell == "-1" else cell for cell in missing]
         section.append(made.line(f"missing = {_toml(cells)}", "cells that seem to stand for a missing value"))
-    order = f"# {' > '.join(map(one_line, made.names))}"
-    levels = made.line(order, "which attributes, and their order: first what is read first")
-    after = ["", *made.after] if made.after else []
+    order = "which attributes, and their order: first what is read first"
+    levels = made.line(f"# {' > '.join(map(one_line, made.names))}", order)
+    after = [""] * bool(made.after) + made.after
     lines = [HEAD.format(name=one_line(os.path.basename(output))), levels, *made.attributes, *section, *after]
     draft = SpecDraft("\n".join(lines) + "\n", tuple(made.recognised), tuple(made.guesses))
     assert draft.spec
@@ -259,7 +256,7 @@ def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:
     when, then = _time(seen, done), _time(done, seen)
     numbers = [time for time in (when, then) if time.clock == "number"]
     instants = {when.clock, then.clock} == {"number", "zoned"} and numbers[0].counts_from_1970
-    alike = when.clock == then.clock and (when.clock != "number" or when.unit == then.unit)
+    alike = when.clock == then.clock and (not numbers or when.unit == then.unit)
     if not (alike or instants):
         ours, theirs = (CLOCK_WORDS[t.clock or "date"] + f" in {t.unit}" * (t.clock == "number") for t in (when, then))
         raise InputError(
@@ -282,21 +279,17 @@ def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:
     joined = f"SELECT c.t - i.t AS d FROM {theirs} AS c ASOF LEFT JOIN {ours} AS i ON c.k = i.k AND c.t >= i.t"
     window, share = _window(done, joined)
     if not share:
-        raise InputError(
-            f"no conversion in {done.name} has an impression of the same {key!r} before it in {seen.name}: "
-            "are the two files swapped? give impressions first"
-        )
+        rule = f"no conversion in {done.name} has an impression of the same {key!r} before it in {seen.name}"
+        raise InputError(f"{rule}: are the two files swapped? give impressions first")
     made.recognised.append(f"joined by {key}: {share:.1%} of the conversions have an impression before them")
     roles.append(made.line(f'window = "{window}d"', "how long after its impression a conversion counts"))
     used = {key, its, when.name, then.name}
     _known(made, seen, [c for c in seen.columns.values() if c.name not in used])
-    known = set(made.renamed)
+    known = list(made.renamed)
     _unknown(made, done, [c for c in done.columns.values() if c.name not in used | {*seen.columns}], "TRUE", window)
     called = {ours: theirs for ours, theirs in {key: its, when.name: then.name}.items() if ours != theirs}
-    return roles + _names(
-        impression_columns={name: column for name, column in made.renamed.items() if name in known},
-        conversion_columns=called | {name: column for name, column in made.renamed.items() if name not in known},
-    )
+    called |= {name: column for name, column in made.renamed.items() if name not in known}
+    return roles + _names(impression_columns={name: made.renamed[name] for name in known}, conversion_columns=called)
 
 
 def _one_log(made: _Draft, log: LogProfile) -> list[str]:
@@ -385,10 +378,8 @@ def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> tuple[str,
                 rank = (not same, USERS.index(named[0]) if named else len(USERS), -ours.distinct)
                 keys.append((rank, ours.name, theirs.name))
     if not keys:
-        raise InputError(
-            f"no column joins {done.name} to {seen.name}; a user or a click id must be in both. Their columns are "
-            f"{_list(done.columns)}, and {_list(seen.columns)}"
-        )
+        rule = f"no column joins {done.name} to {seen.name}; a user or a click id must be in both"
+        raise InputError(f"{rule}. Their columns are {_list(done.columns)}, and {_list(seen.columns)}")
     (differ, by_name, _), ours_, theirs_ = min(keys)
     others = [name for _, name, _ in sorted(keys)[1:]]
     why = f"{theirs_!r} has the same values" if differ else f"{_list(others)} would join them too" if others else ""
@@ -469,9 +460,8 @@ def _unknown(made: _Draft, log: LogProfile, columns: list[LogColumn], converted:
         bucket = [made.line(f'bucket = "{width}d"', why), f"buckets = {-(-window // width)}"]
         made.attribute("delay", *bucket, unknown=True)
     if not made.attributes:
-        raise InputError(
-            f"no column of {log.name} looks like an attribute, with 2 to {MOST_KNOWN:,} values; give logs that have one"
-        )
+        rule = f"no column of {log.name} looks like an attribute, with 2 to {MOST_KNOWN:,} values"
+        raise InputError(f"{rule}; give logs that have one")
     if others:
         made.after.append(f"# Not used, but known at conversion time: {_list(c.name for c in others)}")
     amount = next((c.name for c in others if c.is_amount or (not c.labels and c.clock == "number")), None)

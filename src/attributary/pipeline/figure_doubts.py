@@ -66,10 +66,8 @@ def refuse_averages(measured: Measurements, value: str, path: str) -> None:
     gaps = [] if tree is None or measured.noisy.ndim > 1 else level_gaps(tree, measured, LIKELY if named else CLEAR)
     for gap in gaps:
         if gap.averages:
-            raise InputError(
-                f"{shown(path)}: each figure of {gap.above} is between those of {gap.below} under it, as averages and "
-                "rates are, which do not add up; give counts or sums"
-            )
+            rule = f"each figure of {gap.above} is between those of {gap.below} under it, as averages and rates are"
+            raise InputError(f"{shown(path)}: {rule}, which do not add up; give counts or sums")
 
 
 def clamped(noisy: Floats, variance: Floats) -> int:
@@ -222,11 +220,9 @@ def miss_totals(tree: Tree, measured: Measurements) -> Iterator[Incomplete]:
             if len(lost) == 1:
                 path = tree.path(int(tree.at(lost[0])))
                 where = f"in {' › '.join(map(str, path)) or 'the total'}, where rows seem to be missing"
-            yield Incomplete(
-                np.isin(np.arange(len(tree)), lost),
-                f"figures of {under} add up to {share:.0%} of those of {above} {where}, which noise does not explain: "
-                f"{NOT_MEASURED}",
-            )
+            words = f"figures of {under} add up to {share:.0%} of those of {above} {where}"
+            words += f", which noise does not explain: {NOT_MEASURED}"
+            yield Incomplete(np.isin(np.arange(len(tree)), lost), f"{words}: {NOT_MEASURED}")
         z[p], v[p] = combine(z[p], var[p], below, spread)
         v[p[use[wrong]]] = np.inf  # of figures that tell nothing of those above them
 

@@ -12,9 +12,10 @@ from attributary.denoising.noise_level import estimate_noise
 from attributary.errors import InputError, QuestionError
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
+from attributary.pipeline.column_roles import bound_pairs
 from attributary.pipeline.figure_doubts import miss_totals, refuse_averages
 from attributary.pipeline.level_columns import refuse_sums
-from attributary.pipeline.table_form import TableForm, bound_pairs, recognise
+from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
 from attributary.tables.number_form import is_numeric
 from attributary.tables.table_columns import arrow_table, cell_in_words, column, columns_in_words, floats, words_of

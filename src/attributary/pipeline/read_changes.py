@@ -1,6 +1,7 @@
 """read_changes: what is asked otherwise, as users write it: epsilon=1,2,4 or "period=28d; location=country"."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import reduce
 from itertools import product
 from typing import Any
@@ -54,7 +55,10 @@ def _changes(text: str, spec: Spec, prior_path: str | None, period: str | None) 
         elif name in ("api", *settings):
             yield Change(words, api=_settings("kind" if name == "api" else name, value, spec))
         else:
-            yield Change(words, times=_seconds(value, "`what_if` period=") / _covered(period))
+            if period is None:
+                rule = "`what_if` period=… needs to know how long the prior's period was"
+                raise InputError(f"{rule}; state it, as in `prior_period=14d`")
+            yield Change(words, times=_seconds(value, "`what_if` period=") / _seconds(period, "`prior_period` "))
 
 
 def _key(name: str, text: str, spec: Spec) -> Any:
@@ -72,28 +76,15 @@ def _key(name: str, text: str, spec: Spec) -> Any:
 
 def _settings(name: str, text: str, spec: Spec) -> dict[str, Any]:
     """One setting of the API, of its type, which refuses what it cannot be."""
-    number = next((read(text) for read in (int, float) if _is(read, text)), text)
+    value: int | float | str = text
+    with suppress(ValueError):
+        value = float(text)
+        value = int(text)
     try:
-        spec.with_api({name: number})
+        spec.with_api({name: value})
     except Mistakes as mistakes:
         raise InputError(f"`what_if` {mistakes.lines[0]}") from None
-    return {name: number}
-
-
-def _is(read: Callable[[str], object], text: str) -> bool:
-    try:
-        read(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _covered(period: str | None) -> float:
-    if period is None:
-        raise InputError(
-            "`what_if` period=… needs to know how long the prior's period was; state it, as in `prior_period=14d`"
-        )
-    return _seconds(period, "`prior_period` ")
+    return {name: value}
 
 
 def _seconds(text: str, what: str) -> float:
@@ -120,11 +111,7 @@ def _coarser(name: str, value: str, prior_path: str | None) -> Coarser:
     finer, coarser = fine.dictionary.to_pylist(), coarse.dictionary.to_pylist()
     labels: dict[str, str] = {}
     for i, j in pairs:
-        if i < 0 or j < 0:
-            continue
-        if labels.setdefault(finer[i], coarser[j]) != coarser[j]:
-            raise InputError(
-                f"{shown(path)}: a {name} is in one {new}; {finer[i]!r} is in {labels[finer[i]]!r} and in "
-                f"{coarser[j]!r}: tell them apart by their labels"
-            )
+        if min(i, j) >= 0 and labels.setdefault(finer[i], coarser[j]) != coarser[j]:
+            rule = f"a {name} is in one {new}; {finer[i]!r} is in {labels[finer[i]]!r} and in {coarser[j]!r}"
+            raise InputError(f"{shown(path)}: {rule}: tell them apart by their labels")
     return Coarser(new, labels)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from attributary.changes.period_files import period_files, table_of_period
@@ -17,6 +18,7 @@ from attributary.file_kind import TABLES, file_kind, has_nodes
 from attributary.logs.labels import label_codes
 from attributary.logs.log_files import files, partition
 from attributary.measurements import Measurements, chance_of_equal, is_copy
+from attributary.pipeline.breakdowns import by_breakdown
 from attributary.pipeline.level_columns import level_columns, refuse_sums
 from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
@@ -45,10 +47,8 @@ def prior_table(path: str) -> Arrow:
     if not files and (only := table_of_period(path)) is not None:
         files = {os.path.basename(only): only}
     if not files:
-        raise InputError(
-            f"{shown(path)} is a folder without tables of estimates; `prior` takes a folder of earlier reports, as "
-            "`attributary denoise` or `run` wrote them, or one file"
-        )
+        takes = "`prior` takes a folder of earlier reports, as `attributary denoise` or `run` wrote them, or one file"
+        raise InputError(f"{shown(path)} is a folder without tables of estimates; {takes}")
     first = read_table(next(iter(files.values())))
     names = first.column(MEASURE).unique().to_pylist() if has_measures(first.column_names) else [None]
     tables = {str(name): history(periods(files, measure=name, least=1)) for name in names}
@@ -68,10 +68,8 @@ def read_prior(spec: Spec, tree: Tree, path: str, protected: bool = False, table
     if ESTIMATES[0] not in table.column_names:
         prior = _of_table(tree, known, table, path, protected, spec if spec.has_limits else None)
     else:
-        each = {
-            measure.name: _of_table(tree, known, of_measure(table, spec, path, measure.name), path)
-            for measure in spec.asked
-        }
+        rows = {measure.name: of_measure(table, spec, path, measure.name) for measure in spec.asked}
+        each = {name: _of_table(tree, known, mine, path) for name, mine in rows.items()}
         words = together(*(one.not_private for one in each.values()))
         prior = each[COUNT] if COUNT in each else next(iter(each.values()))
         prior = replace(prior, not_private=words, protected=not words, measures=each if len(each) > 1 else {})
@@ -85,10 +83,8 @@ def prior_of_figures(tree: Tree, path: str, protected: bool = False) -> Prior:
     table = prior_table(path)
     report = MEASURE in table.column_names and MEASURE not in tree.attributes
     if report and len(table.column(MEASURE).unique()) > 1:
-        raise InputError(
-            f"{shown(path)} has several measures ({measures_in(table)}), and these are figures of one; keep the rows "
-            "of one of them"
-        )
+        rule = f"has several measures ({measures_in(table)}), and these are figures of one"
+        raise InputError(f"{shown(path)} {rule}; keep the rows of one of them")
     return _of_table(tree, None, table, path, protected)
 
 
@@ -113,10 +109,8 @@ def _of_table(
     elif COUNTS[0] in names:
         rows = _rows(tree, table, path, COUNTS) if spec is None else count_rows(spec, tree, table, path)
     else:
-        raise InputError(
-            f"{shown(path)} is not a prior: it has neither conversions (counts of an earlier period) nor estimate and "
-            f"variance (an earlier report); its columns are {', '.join(names)}"
-        )
+        needed = "neither conversions (counts of an earlier period) nor estimate and variance (an earlier report)"
+        raise InputError(f"{shown(path)} is not a prior: it has {needed}; its columns are {', '.join(names)}")
     rows = mark(rows, words_of(table))
     with refused(path):
         if ESTIMATES[0] in names:
@@ -130,10 +124,8 @@ def count_rows(spec: Spec, tree: Tree, table: Arrow, path: str) -> Arrow:
     """The columns of a table of counts that a spec's measures and limits go by."""
     for measure in spec.values:
         if measure.name not in table.column_names:
-            raise InputError(
-                f"{shown(path)} has no column {measure.name!r}, which the spec measures; count the earlier period by "
-                "this spec"
-            )
+            rule = f"has no column {measure.name!r}, which the spec measures"
+            raise InputError(f"{shown(path)} {rule}; count the earlier period by this spec")
     wanted = [*COUNTS, "rank", COUNTS[0] + BEYOND]
     sums = AT, *(measure.name + OF for measure in spec.values)
     wanted += [measure.name + end for measure in spec.values for end in ("", BEYOND, FROM)]
@@ -154,30 +146,22 @@ def _note(table: Arrow, name: str) -> str:
 
 def of_measure(table: Arrow, spec: Spec, path: str, name: str | None = None) -> Arrow:
     """The rows of one measure in a report that has several; without a name, of counts, or else of the first."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     names = [measure.name for measure in spec.asked]
     wanted = name or (COUNT if COUNT in names else names[0])
     if MEASURE not in table.column_names or MEASURE in spec.levels:
         if len(names) > 1 and "estimate" in table.column_names:
-            raise InputError(
-                f"{shown(path)} has estimates but no column {MEASURE!r}, and the spec has several measures "
-                f"({', '.join(names)}); add the column, with one of these names in each row"
-            )
+            rule = f"has estimates but no column {MEASURE!r}, and the spec has several measures ({', '.join(names)})"
+            raise InputError(f"{shown(path)} {rule}; add the column, with one of these names in each row")
         return table
     rows = table.filter(pc.equal(table.column(MEASURE).cast(pa.string()), wanted))
     if rows.num_rows == 0:
-        raise InputError(
-            f"{shown(path)} has no rows of measure {wanted!r}, only of {measures_in(table)}; give a report that has it"
-        )
+        rule = f"has no rows of measure {wanted!r}, only of {measures_in(table)}"
+        raise InputError(f"{shown(path)} {rule}; give a report that has it")
     return rows
 
 
 def measures_in(table: Arrow) -> str:
     """The names of the first few measures that a table has rows of."""
-    import pyarrow as pa
-
     names = [f"{name!s:.40}" for name in table.column(MEASURE).cast(pa.string()).unique().to_pylist()]
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "") if names else "none"
 
@@ -201,10 +185,8 @@ def refuse_today(prior: Prior, *measured: Measurements) -> None:
     """Raises an InputError where figures of today are among those of the prior: they would count twice."""
     priors = [prior, *prior.measures.values()]
     if any(today.fingerprint in one.reports or _is_today(one, today) for one in priors for today in measured):
-        raise InputError(
-            f"{shown(prior.path)} already has a report with the noisy figures that are to be denoised, and they "
-            "would count twice; give a report of an earlier period"
-        )
+        rule = "already has a report with the noisy figures that are to be denoised, and they would count twice"
+        raise InputError(f"{shown(prior.path)} {rule}; give a report of an earlier period")
 
 
 def far(prior: Prior, measure: str, tree: Tree, count: ArrayLike) -> list[str]:
@@ -256,29 +238,34 @@ def read_tree_and_prior(
     if protected and prior_path is None:
         raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
     if known and tree_path is None and prior_path is None:
-        raise InputError(
-            f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
-            "with `prior`, or a table of them with `tree`"
-        )
+        remedy = "give counts of an earlier period with `prior`, or a table of them with `tree`"
+        raise InputError(f"a plan needs the values of {', '.join(known)} that will be queried; {remedy}")
     table = prior_table(prior_path) if table is None and prior_path is not None else table
     if tree_path is not None:
         tree = read_tree(spec, (tree_path,), breakdown)
+    elif prior_path is None or not known:
+        tree = spec.tree()
     else:
-        rows = None if prior_path is None else of_measure(table, spec, prior_path)
-        tree = _tree(spec, known, rows, prior_path or "")
+        rows = of_measure(table, spec, prior_path)
+        if HISTORY.encode() in (rows.schema.metadata or {}):  # what is queried is what the last period had
+            rows = rows.filter(rows.column(LATEST))
+        occurring = [attribute.name for attribute in spec.unknown if attribute.occurs]
+        rows = level_columns(rows, [*known, *occurring], prior_path)
+        with refused(prior_path):
+            tree = spec.tree(rows)
     if prior_path is None:
         return TreeAndPrior(tree, none(tree))
     return TreeAndPrior(tree, read_prior(spec, tree, prior_path, protected, table))
 
 
-def _tree(spec: Spec, known: list[str], table: Arrow, path: str) -> Tree:
-    if not known:
-        return spec.tree()
-    if HISTORY.encode() in (table.schema.metadata or {}):  # what is queried is what the last period had
-        table = table.filter(table.column(LATEST))
-    rows = level_columns(table, [*known, *(attribute.name for attribute in spec.unknown if attribute.occurs)], path)
-    with refused(path):
-        return spec.tree(rows)
+def trees_and_priors(spec: Spec, tree_path: str | None, prior_path: str | None, protected: bool) -> list[TreeAndPrior]:
+    """The tree of each breakdown, and the prior on it; the tree is a table with the known attributes of all."""
+    table = None if prior_path is None else prior_table(prior_path)
+    rows = [None] * len(spec.parts) if table is None else by_breakdown(spec, table, str(prior_path))
+    return [
+        read_tree_and_prior(part, tree_path, prior_path, protected, own, name)
+        for part, own, name in zip(spec.parts, rows, spec.called or ("",), strict=True)
+    ]
 
 
 def read_tree(spec: Spec, names: tuple[str, ...], breakdown: str = "") -> Tree:
@@ -290,20 +277,26 @@ def read_tree(spec: Spec, names: tuple[str, ...], breakdown: str = "") -> Tree:
     return _tree_of(spec, _tables(spec, paths, breakdown)) if spec.known else spec.tree()
 
 
-class QueriedTree(NamedTuple):
-    """The tree that reports were queried by."""
+class QueriedTrees(NamedTuple):
+    """The tree of each breakdown that reports were queried by."""
 
-    tree: Tree
-    covers: bool = False  # whether all impressions that the reports may hold conversions of are in it
+    trees: list[Tree]
+    covers: bool = False  # whether all impressions that the reports may hold conversions of are in them
 
 
-def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
-    """The tree in a file that `keys --impressions` wrote; refuses one of another plan."""
-    tables = _tables(plan.spec, tuple(files((path,)).paths))
-    notes = {file: table.schema.metadata or {} for file, table in tables.items()}
-    for file, said in notes.items():
-        refuse_other_plan(file, said.get(b"plan", b""), plan.fingerprint, name)
-    return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
+def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTrees:
+    """The trees in a file that `keys --impressions` wrote; refuses those of another plan."""
+    trees, covers = [], True
+    for part, breakdown in zip(plan.spec.parts, plan.names, strict=True):
+        tables = _tables(part, tuple(files((path,)).paths), breakdown)
+        for file, table in tables.items():
+            said = table.schema.metadata or {}
+            refuse_other_plan(file, said.get(b"plan", b""), plan.fingerprint, name)
+            covers &= said.get(COVERS.encode()) == b"all"
+            if breakdown and not table.num_rows:
+                raise InputError(f"{file} has no rows of the breakdown {breakdown!r}; make it by this plan")
+        trees.append(_tree_of(part, tables))
+    return QueriedTrees(trees, covers)
 
 
 def _tables(spec: Spec, paths: tuple[str, ...], breakdown: str = "") -> dict[str, Arrow]:
@@ -339,7 +332,14 @@ def queried_tree(spec: Spec, tables: Sequence[Arrow]) -> Tree:
     """
     if not spec.known:
         return spec.tree()
-    labels = [_labels(spec, arrow_table(table)) for table in tables]
+    labels = []
+    for table in map(arrow_table, tables):
+        columns = dict(zip(spec.known, known_columns(spec, table.column_names), strict=True))
+        if has_nodes(table.column_names):
+            labels.append(pa.table({a.name: text_labels(table, name) for a, name in columns.items()}))
+        else:
+            coded = {a.name: label_codes(table, name, a, spec.logs or Logs()).coded for a, name in columns.items()}
+            labels.append(pa.table(coded))
     return spec.tree(pa.concat_tables(labels).unify_dictionaries())
 
 
@@ -348,12 +348,3 @@ def known_columns(spec: Spec, columns: Sequence[str]) -> tuple[str, ...]:
     called = {} if spec.logs is None else spec.logs.impression_columns
     names = (called.get(a.name, a.name) for a in spec.known)
     return tuple(name if name in columns else a.name for a, name in zip(spec.known, names, strict=True))
-
-
-def _labels(spec: Spec, table: Arrow) -> Arrow:
-    """The known attributes of a table's rows, as text, dictionary-coded."""
-    each = list(zip(spec.known, known_columns(spec, table.column_names), strict=True))
-    if has_nodes(table.column_names):
-        return pa.table({a.name: text_labels(table, name) for a, name in each})
-    labelled = {a.name: label_codes(table, name, a, spec.logs or Logs()) for a, name in each}
-    return pa.table({name: column.coded for name, column in labelled.items()})

@@ -28,11 +28,10 @@ from attributary.logs.log_columns import Moment, Period
 from attributary.logs.log_files import Engine, all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
-from attributary.pipeline.breakdowns import by_breakdown, in_one_table, joint_estimates
-from attributary.pipeline.denoise_summary import asked, estimate_measures
+from attributary.pipeline.breakdowns import by_breakdown, in_one_table
+from attributary.pipeline.denoise_summary import asked, estimate_breakdowns
 from attributary.pipeline.read_prior import prior_table, read_prior, under_plan
 from attributary.plan import MeasurePlan, Plan, make_plan
-from attributary.plan.joint import JointPlan, load_plan, make_joint_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
 from attributary.prior.earlier import Profile, profile
@@ -54,35 +53,73 @@ TABLES = ("estimates", "ratios", "counts", "prior")
 FILES = ("report.html", "plan.json", "plan.nodes.parquet", *(f"{name}.{end}" for name in TABLES for end in FORMATS))
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """What a run came to; `counts`, `before` and `truth` are NOT protected, all else is."""
+class Simulated(NamedTuple):
+    """One breakdown of a run: the prior that its plan was made for, its true sums, and its estimates."""
 
-    plan: Plan
     tree: Tree
-    prior: Prior  # that the plan was made for
-    counts: Counts  # of the period that was measured
-    before: Counts | None  # of the period before, which is the prior
+    prior: Prior
     truth: dict[str, Floats]  # of each measure the sums of nodes, as if there were no limits, in the tree's order
     estimates: dict[str, Estimate]  # by measure
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a run came to; `counts`, `before` and `truth` are NOT protected, all else is.
+
+    Of several breakdowns, each of `breakdowns` is a run of its own; their figures agree wherever two of them meet.
+    """
+
+    plan: Plan
+    counts: Counts  # of the period that was measured
+    before: Counts | None  # of the period before, which is the prior
+    parts: tuple[Simulated, ...]  # one for each breakdown
     confidence: float  # of the intervals in tables and on the page
     generated: bool  # whether the rows of the logs were generated
     losses: tuple[LevelLoss, ...] = ()  # of each level, where browsers' budgets run out
 
-    @property
+    @cached_property
     def breakdowns(self) -> "tuple[Run, ...]":
-        """The run itself: of several breakdowns, a `JointRun` has a run for each."""
-        return (self,)
+        """A run for each breakdown: the run itself, where there is one."""
+        if len(self.parts) == 1:
+            return (self,)
+        before = self.before.breakdowns if self.before else [None] * len(self.parts)
+        each = zip(self.plan.parts, self.counts.breakdowns, before, self.parts, strict=True)
+        return tuple(Run(plan, now, past, (part,), self.confidence, self.generated) for plan, now, past, part in each)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the breakdowns are called; the only one has no name."""
-        return ("",)
+        return self.plan.names
+
+    @property
+    def only(self) -> Simulated:
+        """What the run of one breakdown came to; an InputError that names them if there are several."""
+        self.plan.only  # noqa: B018
+        return self.parts[0]
+
+    @property
+    def tree(self) -> Tree:
+        return self.only.tree
+
+    @property
+    def prior(self) -> Prior:
+        """The prior that the plan was made for."""
+        return self.only.prior
+
+    @property
+    def truth(self) -> dict[str, Floats]:
+        """The sums of nodes by measure, as if there were no limits, in the tree's order."""
+        return self.only.truth
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """The estimates by measure."""
+        return self.only.estimates
 
     @property
     def not_private(self) -> str:
         """Why the estimates are not private; nothing if they are."""
-        return together(*(est.not_private for est in self.estimates.values()))
+        return together(*(est.not_private for part in self.parts for est in part.estimates.values()))
 
     @cached_property
     def impressions(self) -> Floats | None:
@@ -103,16 +140,24 @@ class Run:
 
     @property
     def errors(self) -> dict[str, float]:
-        """The error of this draw, by measure: RMSRE_τ of the tree, what limits cut off included."""
-        metric = self.plan.spec.weigh
-        return {
-            part.measure.name: rmsre.tree(self.tree, truth, np.square(est.count - truth), part.tau, metric=metric)
-            for part, truth, est in zip(self.plan.by_measure, self.truth.values(), self.estimates.values(), strict=True)
-        }
+        """The error of this draw, by breakdown and measure: RMSRE_τ of the tree, what limits cut off included."""
+        metric, made = self.plan.spec.weigh, dict[str, float]()
+        for name, plan, (tree, _, truths, estimates) in zip(self.names, self.plan.breakdowns, self.parts, strict=True):
+            for part, truth, est in zip(plan.by_measure, truths.values(), estimates.values(), strict=True):
+                words = [name] * bool(name) + [part.measure.name] * (not name or len(truths) > 1)
+                squares = np.square(est.count - truth)
+                made[": ".join(words)] = rmsre.tree(tree, truth, squares, part.tau, metric=metric)
+        return made
 
     @cached_property
     def tables(self) -> dict[str, Arrow]:
-        """The Arrow tables: estimates, ratios where there are counts and values, counts, and prior if there was one."""
+        """The Arrow tables: estimates, ratios where there are counts and values, counts, and prior if there was one.
+
+        Those of several breakdowns stand below each other, told apart by the column `breakdown`.
+        """
+        if len(self.parts) > 1:
+            each = [run.tables for run in self.breakdowns]
+            return {name: in_one_table(self.plan.spec, [tables[name] for tables in each]) for name in each[0]}
         with np.errstate(divide="ignore"):  # Estimate.correction divides by 0 where an estimate is not moved
             made = {name: estimates_table(est, self.confidence) for name, est in self.estimates.items()}
             if self.impressions is not None:
@@ -136,79 +181,29 @@ class Run:
         return replace(inputs.with_impressions(self.impressions), losses=self.losses)
 
     def page(self, files: tuple[str, ...] = ()) -> str:
-        """The page that shows plan and estimates, as HTML that needs nothing else; it names these files."""
-        from attributary.report import page
+        """The page that shows plan and estimates, as HTML that needs nothing else; it names these files.
 
-        return page(replace(self.shown, files=files)).html
-
-    def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
-        """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
-        _save(self, folder, format, stage)
-
-
-@dataclass(frozen=True, eq=False)
-class JointRun:
-    """What a run of several breakdowns came to: a run for each, whose figures agree wherever two of them meet."""
-
-    plan: JointPlan
-    breakdowns: tuple[Run, ...]
-    counts: Counts
-    before: Counts | None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the breakdowns are called."""
-        return self.plan.names
-
-    @property
-    def errors(self) -> dict[str, float]:
-        """The error of this draw by breakdown and, of several measures, by measure."""
-        several = len(self.plan.spec.asked) > 1
-        return {
-            f"{name}: {measure}" if several else name: error
-            for name, run in zip(self.names, self.breakdowns, strict=True)
-            for measure, error in run.errors.items()
-        }
-
-    @property
-    def not_private(self) -> str:
-        """Why the estimates are not private; nothing if they are."""
-        return together(*(run.not_private for run in self.breakdowns))
-
-    @property
-    def generated(self) -> bool:
-        """Whether the rows of the logs were generated."""
-        return self.breakdowns[0].generated
-
-    @cached_property
-    def tables(self) -> dict[str, Arrow]:
-        """The Arrow tables of a `Run`, those of all breakdowns in one, told apart by the column `breakdown`."""
-        each = [run.tables for run in self.breakdowns]
-        return {name: in_one_table(self.plan.spec, [tables[name] for tables in each]) for name in each[0]}
-
-    def page(self, files: tuple[str, ...] = ()) -> str:
-        """The page that shows all breakdowns, with a switch; it names these files."""
+        Of several breakdowns, it has a switch.
+        """
         from attributary.report import ReportInputs, page
 
         each = {name: replace(run.shown, files=files) for name, run in zip(self.names, self.breakdowns, strict=True)}
+        if len(each) == 1:
+            return page(each[""]).html
         return page(ReportInputs(not_private=self.not_private, generated=self.generated, breakdowns=each)).html
 
     def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
         """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
-        _save(self, folder, format, stage)
-
-
-def _save(run: Run | JointRun, folder: str, format: str, stage: Callable[[str], None]) -> None:
-    with whole_folder(folder, FILES) as place:
-        stage("writing")
-        run.plan.save(os.path.join(place, "plan.json"))
-        names = {f"{name}.{format}": table for name, table in run.tables.items()}
-        for name, table in names.items():
-            write_table(table, os.path.join(place, name))
-        stage("drawing")
-        shown = tuple(name for name in names if name.startswith(("estimates", "ratios")))
-        with open(os.path.join(place, "report.html"), "w", encoding="utf-8") as file:
-            file.write(run.page(("plan.json", *shown)))
+        with whole_folder(folder, FILES) as place:
+            stage("writing")
+            self.plan.save(os.path.join(place, "plan.json"))
+            names = {f"{name}.{format}": table for name, table in self.tables.items()}
+            for name, table in names.items():
+                write_table(table, os.path.join(place, name))
+            stage("drawing")
+            shown = tuple(name for name in names if name.startswith(("estimates", "ratios")))
+            with open(os.path.join(place, "report.html"), "w", encoding="utf-8") as file:
+                file.write(self.page(("plan.json", *shown)))
 
 
 def run(
@@ -220,14 +215,14 @@ def run(
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
-    plan: Plan | JointPlan | str | None = None,
+    plan: Plan | str | None = None,
     method: str = "optimal",
     estimator: Estimator | str = "unbiased",
     confidence: float = USUAL,
     engine: Engine | str = "duckdb",
     rng: Entropy | None = None,
     stage: Callable[[str], None] = lambda _: None,
-) -> "Run | JointRun":
+) -> Run:
     """Counts the logs of a spec, plans, simulates a summary report, and denoises it.
 
     `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions from `since` on
@@ -237,7 +232,7 @@ def run(
     simulated as it is: its budget, noise and limits hold, and no method is needed. The estimator "learned" uses what
     other nodes of the same label and the prior share; earlier impressions are measured with noise of their own then, by
     the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all tables say
-    so. `stage` is told what comes next. Of a spec with several breakdowns it is a `JointRun`, with a `Run` for each.
+    so. `stage` is told what comes next. Of a spec with several breakdowns, `Run.breakdowns` has a run for each.
     """
     asked = Request.of(spec, folder, prior, prior_until, protected, plan, estimator)
     stage("counting")
@@ -257,7 +252,7 @@ class Request(NamedTuple):
     prior: str | None
     protected: bool
     earlier: Any  # the table of the prior, if it is a file
-    plan: Plan | JointPlan | None
+    plan: Plan | None
     estimator: Estimator
 
     @classmethod
@@ -268,7 +263,7 @@ class Request(NamedTuple):
         prior: str | None,
         prior_until: Moment | None,
         protected: bool,
-        plan: Plan | JointPlan | str | None,
+        plan: Plan | str | None,
         estimator: Estimator | str,
     ) -> "Request":
         """The files read, and refused where they do not go together."""
@@ -276,7 +271,7 @@ class Request(NamedTuple):
         if isinstance(spec, str):
             folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
         chosen = Estimator(estimator) if isinstance(estimator, str) else estimator
-        ready = load_plan(plan) if isinstance(plan, str) else plan
+        ready = Plan.load(plan) if isinstance(plan, str) else plan
         spec = spec if ready is None else spec_of(ready, spec)
         table = None if prior is None else prior_table(prior)  # before minutes of counting: it may not be there
         if len(spec.parts) > 1:
@@ -310,14 +305,15 @@ class Request(NamedTuple):
         confidence: float,
         rng: Entropy | None,
         stage: Callable[[str], None],
-    ) -> "Run | JointRun":
+    ) -> Run:
         """Plan, report and estimates of these counts."""
         stage("planning")
         before = before and replace(before, devices=None)
         known = self.known(counts, before)
         made = self.plan or plan_for(self.spec, known, self.estimator, method)
-        runs = simulate(made, known, self.estimator, confidence, rng, self.prior is not None, self.generated, stage)
-        return runs[0] if isinstance(made, Plan) else JointRun(made, runs, counts, before)
+        parts, losses = simulate(made, known, self.estimator, rng, self.prior is not None, stage)
+        counts = replace(counts, devices=None)  # which may be large
+        return Run(made, counts, before, parts, confidence, self.generated, losses)
 
 
 def refuse_two_priors(prior: str | None, prior_until: Moment | None, protected: bool) -> None:
@@ -328,57 +324,49 @@ def refuse_two_priors(prior: str | None, prior_until: Moment | None, protected: 
         raise InputError("the prior is a file, or the impressions before a time; got both: leave one of them out")
 
 
-def plan_for(spec: Spec, known: "Sequence[Known]", estimator: Estimator, method: str) -> Plan | JointPlan:
+def plan_for(spec: Spec, known: "Sequence[Known]", estimator: Estimator, method: str) -> Plan:
     """The plan that a method makes for what an estimator will make of its reports."""
     k = known[0]
     learn = estimator.kind.plan if not why_not_learned(spec, k.expected, method, k.profile) else False
-    if len(known) == 1:
-        return make_plan(spec, k.tree, k.expected, method, profile=k.profile, learn=learn)
-    given = [list(column) for column in zip(*((k.tree, k.expected, k.profile) for k in known), strict=True)]
-    return make_joint_plan(spec, given[0], given[1], method, profiles=given[2], learn=learn)
+    trees, priors, profiles = zip(*((k.tree, k.expected, k.profile) for k in known), strict=True)
+    return make_plan(spec, trees, priors, method, profile=profiles, learn=learn)
 
 
 def simulate(
-    made: Plan | JointPlan,
+    made: Plan,
     known: "Sequence[Known]",
     estimator: Estimator,
-    confidence: float,
     rng: Entropy | None,
     from_file: bool,
-    generated: bool,
     stage: Callable[[str], None] = lambda _: None,
-) -> tuple[Run, ...]:
+) -> tuple[tuple[Simulated, ...], tuple[LevelLoss, ...]]:
     """What a summary report by a plan would say of these counts, and its estimates, of each breakdown."""
     stage("simulating a summary report")
     now = [profile(k.tree, k.spec, k.counts.table) for k in known]
     losses: tuple[LevelLoss, ...] = ()
-    devices, tree = known[0].counts.devices, known[0].tree
-    if devices is not None and isinstance(made, Plan):
-        told, losses = reported(made, tree, devices)
-        measures = [{part.measure.name: Measurements.simulate(part.plan, tree, told, rng) for part in made.by_measure}]
+    devices, first = known[0].counts.devices, known[0]
+    if devices is not None and not made.parts:
+        told, losses = reported(made, first.tree, devices)
+        measures = [{p.measure.name: Measurements.simulate(p.plan, first.tree, told, rng) for p in made.by_measure}]
     else:
         measures = [
             {part.measure.name: measure(part, k.tree, sums, rng) for part in one.by_measure}
             for one, k, sums in zip(made.breakdowns, known, now, strict=True)
         ]
     stage("denoising")
-    if isinstance(made, Plan):
-        past = known[0].under(made, from_file, estimator, rng)
-        estimates = [estimate_measures(made, known[0].tree, measures[0], estimator, past, stage)]
-    else:
-        estimates = joint_estimates([k.tree for k in known], measures, made.names, estimator)
-    runs = []
+    past = None if made.parts else first.under(made, from_file, estimator, rng)
+    estimates = estimate_breakdowns(made, [k.tree for k in known], measures, estimator, past, stage)
+    parts = []
     for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}
-        here = replace(k.counts, devices=None)  # which may be large
+        parts.append(Simulated(k.tree, k.expected, truth, est))
         if losses:
-            (part,) = one.by_measure
-            name, tau = part.measure.name, part.tau
+            (share,) = one.by_measure
+            name, tau = share.measure.name, share.tau
             noise = rmsre.levels(k.tree, truth[name], est[name].variance, tau, metric=one.spec.weigh)
             errors = dict(zip(k.tree.level_names, noise.tolist(), strict=True))
             losses = tuple(loss._replace(noise=errors[loss.level]) for loss in losses)
-        runs.append(Run(one, k.tree, k.expected, here, k.before, truth, est, confidence, generated, losses))
-    return tuple(runs)
+    return tuple(parts), losses
 
 
 class Known(NamedTuple):
@@ -420,7 +408,7 @@ class Known(NamedTuple):
         return replace(expected, measures=simulated)
 
 
-def spec_of(plan: Plan | JointPlan, spec: Spec) -> Spec:
+def spec_of(plan: Plan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
     domains = {attribute.name: attribute.labels for attribute in plan.spec.unknown}
     spec = spec.with_values(lambda name: domains.get(name, ()))

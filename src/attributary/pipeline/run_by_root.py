@@ -32,7 +32,7 @@ from attributary.logs.log_columns import Moment
 from attributary.logs.log_files import Engine
 from attributary.noise import blocks
 from attributary.noise.blocks import BlockEntropy, block_number
-from attributary.pipeline.run import FILES, JointRun, Known, Request, Run, plan_for, simulate
+from attributary.pipeline.run import FILES, Known, Request, Run, plan_for, simulate
 from attributary.pipeline.run_parts import (
     BEFORE,
     ON_PAGE,
@@ -43,7 +43,6 @@ from attributary.pipeline.run_parts import (
     with_other_rows,
 )
 from attributary.plan import Plan
-from attributary.plan.joint import JointPlan
 from attributary.prior import none
 from attributary.spec import Spec
 from attributary.tables.as_written import MEASURE
@@ -79,14 +78,14 @@ def run_into(
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
-    plan: Plan | JointPlan | str | None = None,
+    plan: Plan | str | None = None,
     method: str = "optimal",
     estimator: Estimator | str = "unbiased",
     confidence: float = USUAL,
     engine: Engine | str = "duckdb",
     seed: int | None = None,
     stage: Callable[[str], None] = lambda _: None,
-) -> Run | JointRun | RunByRoot:
+) -> Run | RunByRoot:
     """`run`, saved to the folder `output`; of a tree with more than LARGE leaves, root by root.
 
     That takes DuckDB, one breakdown without a total, an estimator that treats each root on its own, and a split by
@@ -111,7 +110,6 @@ def run_into(
         stage("planning")
         (known,) = asked.known(*groups.sample())
         made = asked.plan or plan_for(asked.spec, [known], asked.estimator, method)
-        assert isinstance(made, Plan)
         key = os.urandom(32) if seed is None else seed
         task = RootTask(groups, made, asked.estimator, confidence, key, asked.generated)
         return task.save(known, output, format, stage)
@@ -122,7 +120,7 @@ def can_go_by_root(asked: Request, method: str) -> bool:
     spec, plan = asked.spec, asked.plan
     if len(spec.parts) > 1 or spec.total or not spec.known or not asked.estimator.kind.batched:
         return False
-    by_level = not METHODS[method].by_node if plan is None else isinstance(plan, Plan) and plan.nodes is None
+    by_level = not METHODS[method].by_node if plan is None else plan.nodes is None
     return by_level and (spec.logs is None or spec.logs.is_attributed or rules_of(spec) is None)
 
 
@@ -231,7 +229,8 @@ class RootTask:
         tree = spec.tree(counts.table)
         known = Known(spec, counts, before, tree, none(tree))
         entropy = BlockEntropy(self.key, None, block_number(self.groups.leaves))
-        (done,) = simulate(self.plan, [known], self.estimator, self.confidence, entropy, False, self.generated)
+        parts, _ = simulate(self.plan, [known], self.estimator, entropy, False)
+        done = Run(self.plan, counts, before, parts, self.confidence, self.generated)
         assert done.tables
         return done
 

@@ -15,19 +15,21 @@ from attributary.logs.count import Question
 from attributary.logs.counts import FATES, Counts, leaves, seen_fates, with_fates
 from attributary.logs.labels import bucket_codes, label_codes
 from attributary.logs.log_columns import Period
+from attributary.logs.spark import PART
 from attributary.noise.blocks import Codes, label_hashes, path_codes
 from attributary.plan import Plan
 from attributary.prior import Prior
 from attributary.spec import Logs, Spec
 from attributary.spec.attribute import Attribute
 from attributary.tables import write_table
+from attributary.tables.table_columns import plain, with_column
 from attributary.tree import Tree
 from attributary.types import Arrow
 
 if TYPE_CHECKING:
     from attributary.report import ReportInputs
 
-PART, BEFORE, PATH = "__part", "__before", "__path_"  # columns beside those of the SQL
+BEFORE, PATH = "__before", "__path_"  # columns beside those of the SQL
 ON_PAGE = 20_000  # nodes, at most
 
 
@@ -68,6 +70,11 @@ class CountTask:
             return None
         earlier = leaves(self.spec, self.logs, then, self.earlier) if self.earlier and then.num_rows else None
         return leaves(self.spec, self.logs, now, self.period), earlier
+
+    def tables(self, rows: Arrow) -> dict[str, Arrow]:
+        """The table of counts of groups of rows, and that of those before, as a cluster writes them."""
+        both = zip(("counts", "prior"), self.counted(rows) or (), strict=False)
+        return {name: with_words(counts.table) for name, counts in both if counts is not None}
 
     def coded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of groups with a code for the path down to each known attribute, by labels as they will be."""
@@ -111,6 +118,13 @@ class CountTask:
     def domain(self) -> int:
         """How many leaves a known path has."""
         return int(np.prod([len(attribute.labels) for attribute in self.spec.unknown], dtype=np.int64))
+
+
+def with_words(table: Arrow) -> Arrow:
+    """A table as a cluster writes it: a column says why it is not private, and labels are text."""
+    worded = with_column(table)
+    columns = {name: plain(worded.column(name)) for name in worded.column_names}
+    return pa.table(columns).replace_schema_metadata(worded.schema.metadata)
 
 
 def with_other_rows(question: Question, counts: Counts, rows: Arrow, many: bool) -> Counts:

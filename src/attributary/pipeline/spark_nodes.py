@@ -26,7 +26,7 @@ from attributary.estimators import Estimator
 from attributary.file_kind import has_nodes
 from attributary.logs.labels import label_codes
 from attributary.logs.log_files import CastError
-from attributary.logs.spark import Spark, any_pandas, named_column, spark_errors
+from attributary.logs.spark import Spark, any_pandas, named_column, of_batches, spark_errors
 from attributary.logs.spark_folder import spark_folder
 from attributary.noise import parse_levels
 from attributary.noise.blocks import codes_by_level
@@ -125,8 +125,7 @@ class NodeTask:
             one = paths.groupBy(*prefix).agg(sf.min(sf.struct(*rest)).alias("rest")).select(*prefix, "rest.*")
             steps.append((one, i + total, i + total + 1))
         steps += [(paths.limit(1), 0, 1)] if total and self.known else []
-        with any_pandas():
-            frames = [frame.mapInArrow(self.nodes(*levels), self.schema) for frame, *levels in steps]
+        frames = [of_batches(frame, self.nodes(*levels), self.schema) for frame, *levels in steps]
         return reduce(lambda one, other: one.unionByName(other), frames)
 
     def paths(self, frame: "DataFrame") -> "DataFrame":
@@ -145,9 +144,8 @@ class NodeTask:
         known = frame.select(*(named_column(n).cast("string").alias(k) for n, k in zip(names, self.known, strict=True)))
         if of_nodes:
             return known.distinct()
-        with any_pandas():
-            schema = ", ".join(f"{name} string" for name in self.known)
-            return known.distinct().mapInArrow(self.labelled, schema).distinct()
+        schema = ", ".join(f"{name} string" for name in self.known)
+        return of_batches(known.distinct(), self.labelled, schema).distinct()
 
 
 # Keys: tree and domain, in shards.
@@ -184,12 +182,9 @@ def keys_spark(
         covers = sf.lit("some" if partial else "all").alias(COVERS)
         with spark_folder(engine.session, output, (TREE, query)) as place, any_pandas():
             stage("making the keys")
-            nodes.select(*task.named(), covers).write.parquet(place.uri(TREE))
+            written = place.save(nodes.select(*task.named(), covers), TREE)
             keys = [nodes.select(sf.col(f"key_{k}")).where(f"key_{k} is not null") for k in range(len(plan.by_measure))]
             number = sum(task.keys.write(some, place.uri(query), k) for k, some in enumerate(keys))
-            written = engine.session.read.parquet(place.uri(TREE)).count()
-            if not written:
-                raise InputError(f"{output} does not hold what the workers wrote; give a folder that all machines see")
         paths.unpersist()
     return NodesAndKeys(written, number)
 
@@ -327,11 +322,3 @@ def _by_level(numbers: Floats, level: "Column", levels: int) -> "Column":
 
     array = sf.array(*(sf.lit(float(number)) for number in np.broadcast_to(numbers, levels)))
     return sf.element_at(array, sf.greatest(level, sf.lit(1)))
-
-
-def save_frame(engine: Spark, frame: "DataFrame", output: str) -> int:
-    """Writes a frame as a folder of Parquet files, whole or not at all, and gives how many rows it has."""
-    parent, _, name = output.rstrip("/").rpartition("/")
-    with spark_errors(output), any_pandas(), spark_folder(engine.session, parent or ".", (name,)) as place:
-        frame.write.parquet(place.uri(name))
-        return int(engine.session.read.parquet(place.uri(name)).count())

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +23,15 @@ import pyarrow.compute as pc
 
 from attributary.changes.period_files import MONTHS, without_accents
 from attributary.errors import InputError, QuestionError
+from attributary.pipeline.column_roles import KEEP, LONGEST, grouping_columns, noise_columns, null_labels, value_column
 from attributary.pipeline.figure_doubts import Incomplete, lack_labels
+from attributary.pipeline.grouping_sets import NEAR, gap_rows, margin_sums, margin_tree, marks_totals, sums_of_leaves
 from attributary.pipeline.level_columns import level_columns, path_ends, total_labels, without_totals
-from attributary.pipeline.margin_rows import gap_rows, margin_sums, margin_tree, sums_of_leaves, without_marks
-from attributary.tables import place, shown
+from attributary.tables import shown
 from attributary.tables.as_written import ADDED, LEVELS, MEASURE, MEASURED, PIVOT, UNNAMED, level_names, written_form
 from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise
 from attributary.tables.spreadsheet import MERGED, NOTES, TITLE
-from attributary.tables.table_columns import arrow_table, column, floats, is_text_type, mark, with_cells, words_of
+from attributary.tables.table_columns import arrow_table, column, is_text_type, mark, with_cells, words_of
 from attributary.tables.table_writer import OF_SOURCE
 from attributary.tables.text_form import dialect
 from attributary.tables.total_words import reads_as_total, without_subtotals
@@ -39,19 +40,6 @@ from attributary.tree.match import with_missing
 from attributary.tree.paths import refused
 from attributary.types import Arrow, Bools, Cells, Floats, Frame, Ints
 
-NULL = "NULL"  # the label of rows that a query grouped by null
-FIGURES = (
-    *("noisy", "noisy_count", "count", "counts", "value", "conversions", "users", "visits", "visitors", "orders"),
-    *("clicks", "impressions", "sessions", "events", "n", "cnt", "dp_count", "num", "total_count", "reach"),
-)  # usual names of a column of figures
-NOISE = ("variance", "noise_variance", "var", "std", "stddev", "sd", "sigma", "scale", "epsilon")  # and of its noise
-BOUNDS = (
-    *(("low", "high"), ("lower", "upper"), ("lower", "higher"), ("lo", "hi"), ("min", "max"), ("lcl", "ucl")),
-    *(("untere", "obere"), ("2.5", "97.5"), ("2,5", "97,5")),
-)  # in names of columns between which the true count lies
-NEAR = (0.8, 1.25)  # what a total is of the sum of its rows, whatever the noise
-LONGEST = 200  # of names in a message
-KEEP = 50  # columns that a message or a guess looks at
 FIGURE = "noisy"  # the column of figures in the long table
 DAYS = "mon(day)? tue(s(day)?)? wed(nesday)? thu(r(s(day)?)?)? fri(day)? sat(urday)? sun(day)? "
 DAYS += "mo(ntag)? di(enstag)? mi(ttwoch)? do(nnerstag)? fr(eitag)? sa(mstag)? so(nntag)?"
@@ -163,7 +151,9 @@ def recognise(
     if not no_totals and pivot is None:
         names = [name for name in levels or table.column_names if name in table.column_names and name != value]
         table, subtotals = without_subtotals(table, names)
-    notes += [f"{subtotals[0]} is the total of the rows that it names" + _and_more(subtotals)] if subtotals else []
+    if subtotals:
+        more_alike = f" ({len(subtotals) - 1:,} more alike)" * (len(subtotals) > 1)
+        notes.append(f"{subtotals[0]} is the total of the rows that it names{more_alike}")
     table, figures, extra, more = figure_column(table, value, path, suppressed, empty, decimal)
     notes += more
     if value == FIGURE and any(more):  # where a report looks for figures, they are numbers
@@ -186,11 +176,14 @@ def recognise(
     if gaps.any():
         rest = pa.array(~gaps)
         table, user, figures, extra = table.filter(rest), user.filter(rest), figures[~gaps], extra[~gaps]
-        totals = [label for label in totals if any(_marks(table, name, label) for name in names)]
+        totals = [label for label in totals if marks_totals(table, names, label)]
     if not no_totals and not totals:
         marks = total_labels(table, names)
     if marks:
-        tree = tree or _tree_with_totals(table, names, marks, path)
+        ends = [path_ends(table, name, marks) for name in names]
+        if tree is None and all((above <= below).all() for above, below in pairwise(ends)):
+            with suppress(ValueError):  # what is wrong is said of the table as it is
+                tree = _tree(table, names, marks, path, fill=True, totals=None)
         if tree is not None and _are_sums(tree, figures):
             notes += [f"{label} marks totals: its figures are near the sums of the rows beside it" for label in marks]
         else:
@@ -218,19 +211,14 @@ def recognise(
     return form.with_missing(lack_labels(tree, missing))
 
 
-def _and_more(labels: Sequence[str]) -> str:
-    return f" ({len(labels) - 1:,} more alike)" if len(labels) > 1 else ""
-
-
-def _marks(table: Arrow, name: str, label: str) -> bool:
-    return bool((path_ends(table, name, [label]) > path_ends(table, name, ())).any())
-
-
 def _margin_form(form: TableForm, rows: TableForm, marks: Collection[str]) -> TableForm | None:
     """Rows of totals that are no nodes of the tree, as a breakdown of their own; None if they are far from the sums."""
     leaves = form.tree.leaves
     leaves = leaves[leaves < form.table.num_rows]
-    table = without_marks(rows.table, form.levels, marks)
+    table = rows.table
+    for name in form.levels:
+        ends = pa.array(path_ends(table, name, marks))
+        table = with_cells(table, name, pc.if_else(ends, None, column(table, name, "")))
     tree = margin_tree(table, form.levels, form.table.take(leaves), form.path)
     with suppress(InputError):  # said where they are denoised
         figures = np.pad(form.figures, (0, len(form.tree) - len(form.figures)))
@@ -248,9 +236,8 @@ def _refuse_estimates(table: Arrow, value: str | None, path: str) -> None:
     if written is None or value is not None:
         return
     if PIVOT in (table.schema.metadata or {}):
-        raise InputError(
-            f"{shown(path)} has estimates already, which a report shows; denoise the pivot that they were made of"
-        )
+        rule = f"{shown(path)} has estimates already, which a report shows"
+        raise InputError(f"{rule}; denoise the pivot that they were made of")
     stated = json.loads((table.schema.metadata or {}).get(LEVELS.encode(), b"[]")) or level_names(table)
     others = [name for name in table.column_names if name not in {*stated, *ADDED, LEVELS, MEASURE}]
     value = next((name for name in others if is_numeric(column(table, name, path))), MEASURED[0])
@@ -279,58 +266,6 @@ def _named_by_title(source: dict[bytes, bytes]) -> str:
     return named[1] if named else UNNAMED
 
 
-# Figures.
-
-
-def bound_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of columns that are called low and high or the like, and else the same."""
-    there, pairs = {name.lower(): name for name in names}, dict[tuple[str, str], None]()
-    for (low, high), name in product(BOUNDS, names):
-        other = re.sub(rf"(?<![^\W_]){re.escape(low)}(?![^\W_])", high, name.lower())
-        if other != name.lower() and other in there:
-            pairs[name, there[other]] = None
-    return list(pairs)
-
-
-def noise_columns(names: Sequence[str]) -> set[str]:
-    return {name for name in names if name.lower() in NOISE} | {name for pair in bound_pairs(names) for name in pair}
-
-
-def value_column(table: Arrow, others: Collection[str], path: str, suppressed: Collection[str]) -> str:
-    """The column of figures: the only one with a usual name, or the only one of numbers."""
-    noise = noise_columns(table.column_names[:KEEP])
-    free = [name for name in table.column_names[:KEEP] if name not in {*others, *ADDED, *noise}]
-    numeric = [name for name in free if is_numeric(column(table, name, path), suppressed)]
-    usual = [name for name in numeric if name.lower() in FIGURES]
-    for some in (usual, numeric):
-        if len(some) == 1:
-            return str(some[0])
-    for name in () if numeric else free:
-        text = _odd_text(column(table, name, path), suppressed)
-        if text:
-            question = f"{shown(path)}: what is {text!r} in column {name}, a figure that was suppressed?"
-            raise QuestionError(question, value=name, suppressed=text)
-    if not numeric:
-        raise InputError(
-            f"{shown(path)}: no column has numbers only, so that none can be the figures; give their column with "
-            "`value`, and texts that stand for suppressed figures with `suppressed`"
-        )
-    words = " or ".join(name[:LONGEST] for name in (usual or numeric)[:5])
-    several = ", or several of them" if len(numeric) > 1 else ""
-    pivot = "; or are they one figure in several columns (`wide=month`)" if len(numeric) > 2 and not usual else ""
-    question = f"{shown(path)}: which column has the figures, {words}{several}{pivot}?"
-    raise QuestionError(question, value=(usual or numeric)[0][:LONGEST])
-
-
-def _odd_text(cells: Any, suppressed: Collection[str]) -> str:
-    """The only text in a column that has numbers otherwise, besides those that are known; nothing if there is none."""
-    texts = pc.value_counts(pc.utf8_trim_whitespace(cells).drop_null()) if is_text_type(cells.type) else []
-    each = [(one["values"].as_py(), one["counts"].as_py()) for one in texts[: KEEP * KEEP]]
-    odd = [(text, many) for text, many in each if text not in suppressed and not re.search(r"\d", text) and text]
-    text = odd[0][0] if len(odd) == 1 and odd[0][1] < len(cells) / 2 else ""
-    return text if text and is_numeric(cells, [*suppressed, text]) else ""
-
-
 # Levels.
 
 
@@ -350,9 +285,8 @@ def _levels(
     """
     empty, noise = {name for name in names if path_ends(table, name, ()).all()}, noise_columns(table.column_names)
     free = [name for name in names[:KEEP] if name not in empty | noise]
-    numbers = {
-        name for name in free if is_numeric(cells := column(table, name, path), suppressed) and not _coded(cells)
-    }
+    cells = {name: column(table, name, path) for name in free}
+    numbers = {name for name in free if is_numeric(cells[name], suppressed) and not _coded(cells[name])}
     everywhere = {name for name in numbers if not path_ends(table, name, ()).any()}
     refusals = list[InputError]()
 
@@ -371,7 +305,7 @@ def _levels(
         if not some or not all((ends[a] <= ends[b]).all() and (ends[a] < ends[b]).any() for a, b in pairwise(ordered)):
             return None
         try:
-            there = [label for label in marks if any(_marks(rows, name, label) for name in some)]
+            there = [label for label in marks if marks_totals(rows, some, label)]
             tree = _tree(rows, ordered, there, path, fill=True, totals=None if no_totals or marks else ())
         except InputError as error:
             refusals.extend([] if crossed else [error])
@@ -389,16 +323,12 @@ def _levels(
     texts = [name for name in free if name not in numbers] or free
     likely = (made([name for name in texts if name != other]) for other in reversed(texts))
     hint = next((one[0] for one in likely if one is not None), texts) if 2 < len(texts) < KEEP else texts
-    raise QuestionError(
-        f"{shown(path)}: which columns are the hierarchy, top to bottom?",
-        levels=",".join(hint)[:LONGEST] or "region,store",
-    )
+    question = f"{shown(path)}: which columns are the hierarchy, top to bottom?"
+    raise QuestionError(question, levels=",".join(hint)[:LONGEST] or "region,store")
 
 
 def _coded(cells: Cells) -> bool:
     """Whether texts are numbers of something, as 0012 is of a store."""
-    import pyarrow.compute as pc
-
     return is_text_type(cells.type) and bool(pc.any(pc.match_substring_regex(cells, r"^0\d+$")).as_py())
 
 
@@ -412,16 +342,6 @@ def _tree(
 
 
 # Totals.
-
-
-def _tree_with_totals(table: Arrow, names: Sequence[str], marks: Collection[str], path: str) -> Tree | None:
-    """The tree of a table in which these labels mark totals; None where they cannot."""
-    ends = [path_ends(table, name, marks) for name in names]
-    if not all((a <= b).all() for a, b in pairwise(ends)):
-        return None
-    with suppress(ValueError):  # what is wrong is said of the table as it is
-        return _tree(table, names, marks, path, fill=True, totals=None)
-    return None
 
 
 def _are_sums(tree: Tree, figures: Floats) -> bool:
@@ -438,52 +358,6 @@ def _are_sums(tree: Tree, figures: Floats) -> bool:
         several |= bool(stated.any())
         figure[up] = np.where(np.isnan(sums), below, sums)
     return several
-
-
-# GROUPING().
-
-
-def grouping_columns(table: Arrow) -> dict[str, str]:
-    """The columns that hold GROUPING() of others, by these others."""
-    by_letters = {_letters(name): name for name in table.column_names}
-    flags = {_letters(name).removeprefix("grouping"): name for name in table.column_names if _is_flag(name)}
-    return {by_letters[of]: flag for of, flag in flags.items() if of and of in by_letters}
-
-
-def _is_flag(name: str) -> bool:
-    return _letters(name).startswith("grouping")
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[\W_]", "", name.lower())
-
-
-def null_labels(table: Arrow, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
-    """The table with a label where GROUPING() says that an empty cell is a group of its own."""
-    notes = []
-    for name, flag in grouping.items():
-        flags, ends = floats(table, flag, path), path_ends(table, name, ())
-        odd = ~np.isin(flags, (0, 1))
-        if odd.any():
-            raise InputError(f"{place(path, int(np.argmax(odd)))}: {flag} is 0 or 1; got {flags[odd][0]:g}")
-        label = (flags == 1) & ~ends & ~path_ends(table, name, total_labels(table, [name]))
-        if label.any():
-            row = int(np.argmax(label))
-            raise InputError(
-                f"{place(path, row)}: {flag} is 1, which says that the row is a total, but {name} is not empty"
-            )
-        null = (flags == 0) & ends
-        if null.any():
-            cells = column(table, name, path)
-            is_nan = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))  # no label in text, either
-            cells = pc.if_else(is_nan, None, cells).cast(pa.string())
-            if pc.any(pc.equal(cells, NULL)).as_py():
-                raise InputError(
-                    f"{shown(path)}: {name} has both the label {NULL} and groups of null; rename the label"
-                )
-            table = with_cells(table, name, pc.if_else(pa.array(null), NULL, cells))
-            notes.append(f"{int(null.sum()):,} empty cells of {name} are a group of their own ({flag} is 0): {NULL}")
-    return table, notes
 
 
 # Pivots: one column per day or week becomes one row per cell, their margins the rows of totals.
@@ -517,16 +391,16 @@ def wide_columns(
     if value in table.column_names and named is None:
         return None
     free = [name for name in table.column_names if name not in {*(levels or ()), *others}]
-    period = next((kind for kind, names in PERIODS.items() if sum(map(_is(names), free)) > 1), None)
+    period = next((kind for kind in PERIODS if sum(_is_one(name, kind) for name in free) > 1), None)
     if named is None and period is None:
         return None
     level = named or period or ""
     if {level, FIGURE} & set(table.column_names):
         raise InputError(f"a wide table becomes one with columns {level} and {FIGURE}, and has one of them already")
-    dated = [name for name in free if period and _is(PERIODS[period])(name)]
+    dated = [name for name in free if period and _is_one(name, period)]
     if not dated and levels is None:
         raise InputError(f"the columns of {named} do not look like dates: name the others with `levels`")
-    margins = [name for name in free if _margin(name)]
+    margins = [name for name in free if reads_as_total(pa.array([name]), "row")[0]]
     if len(margins) > 1:
         raise InputError(f"a wide table has one column of totals; got {' and '.join(margins[:2])}: leave out one")
     first = free.index(dated[0]) if dated and (named is None or levels is None) else 0
@@ -535,10 +409,9 @@ def wide_columns(
     labels = [name for name in free[first:] if name in dated or (name not in margins and _has_numbers(table, name))]
     strays = [name for name in labels if name not in dated]
     if strays and named is None:
-        raise InputError(
-            f"columns {dated[0]} to {dated[-1]} look like those of a pivot by {level}, and beside them {strays[0]} has "
-            f"numbers, too: say that all of them are with `wide={level}`, or leave the others out of the table"
-        )
+        rule = f"columns {dated[0]} to {dated[-1]} look like those of a pivot by {level}, and beside them"
+        remedy = f"say that all of them are with `wide={level}`, or leave the others out of the table"
+        raise InputError(f"{rule} {strays[0]} has numbers, too: {remedy}")
     rest = tuple(name for name in free if name not in {*labels, *margins})
     dropped = () if levels is None else rest
     return WideColumns(level, tuple(labels), margins[0] if margins else None, tuple(levels or rest), dropped)
@@ -551,12 +424,8 @@ def _has_numbers(table: Arrow, name: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(pc.utf8_trim_whitespace(cells), NUMBER)).as_py())
 
 
-def _is(names: str) -> Any:
-    return lambda name: re.fullmatch(names, without_accents(name.strip())) is not None
-
-
-def _margin(name: str) -> bool:
-    return bool(reads_as_total(pa.array([name]), "row")[0])
+def _is_one(name: str, period: str) -> bool:
+    return re.fullmatch(PERIODS[period], without_accents(name.strip())) is not None
 
 
 class Pivot(NamedTuple):

@@ -19,8 +19,7 @@ from attributary.denoising.joint import Joint
 from attributary.denoising.whole import LIMIT, whole
 from attributary.errors import InputError
 from attributary.estimates import figures_of, noted, with_columns, with_metadata, with_roles
-from attributary.pipeline.grouping_sets import summed
-from attributary.pipeline.margin_rows import margin_sums, sums_of_leaves
+from attributary.pipeline.grouping_sets import margin_sums, summed, sums_of_leaves
 from attributary.pipeline.table_form import Pivot, TableForm
 from attributary.tables import Format, shown
 from attributary.tables.as_written import BELOW, CALLED, LEVELS, MEASURED, NEEDED, TOTAL, UNNAMED

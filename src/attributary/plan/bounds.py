@@ -24,6 +24,7 @@ from attributary.noise import model
 from attributary.plan.contributions import most_of_unseen
 from attributary.plan.limits import ChosenLimits, cut_off
 from attributary.plan.problem import Problem, Shares, in_parts, shares, under
+from attributary.plan.proposals import Bounds
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
 from attributary.tree import Tree
@@ -345,6 +346,18 @@ def bounded_shares(
         bounded = [_beside(each, one.default, spec.total) for each, one in zip(bounded, default, strict=True)]
     missed = within.ratio.max(initial=0.0) > (1 + ENOUGH) ** 2
     return bounded, Missed(case, within, spec.epsilon) if missed else None
+
+
+def bounds_of(questions: Sequence[Problem], limits: ChosenLimits, equal: Sequence[Shares]) -> Bounds:
+    """The bounds of one measure, for shares that an API is yet to round; `equal` keeps them all but for targets."""
+    case = BoundedCase.of(questions, limits, equal)
+
+    def excess(q: Problem, share: Shares) -> float:
+        ratio = replace(case, questions=[q]).at(q.spec.epsilon).judge(packed([share], case.by_root)[None], False).ratio
+        worst = float(ratio.max(initial=0.0)) ** 0.5
+        return worst if worst > 1 + ENOUGH else 0.0
+
+    return Bounds(equal[0], excess)
 
 
 def _beside(share: Shares, default: Floats, total: bool) -> Shares:

@@ -31,6 +31,17 @@ class Compared(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings
     def of(cls, plan: float, equal: float, leaves: float, zeros: float | None = None) -> Self:
         return cls(plan=plan, equal=equal, leaves=leaves, zeros=zeros)
 
+    @classmethod
+    def mean(cls, each: Sequence[Self], weights: Sequence[float]) -> Self:
+        """Root mean squares by weights; what has none may have any error."""
+
+        def one(name: str) -> float:
+            squares = (w * getattr(e, name) ** 2 for w, e in zip(weights, each, strict=True) if w)
+            return sqrt(sum(squares) / sum(weights))
+
+        zeros = None if any(e.zeros is None for e in each) else one("zeros")
+        return cls.of(one("plan"), one("equal"), one("leaves"), zeros)
+
     def times(self, factor: float) -> Self:
         return self.of(self.plan * factor, self.equal * factor, self.leaves * factor, self.zeros)
 
@@ -121,23 +132,17 @@ class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strin
         """Root mean squares over measures, by their weights."""
         if len(errors) == 1:
             return errors[0]
-
-        def mean(each: Sequence[Compared]) -> Compared:
-            def one(name: str) -> float:
-                squares = (w * getattr(e, name) ** 2 for w, e in zip(weights, each, strict=True))
-                return sqrt(sum(squares) / sum(weights))
-
-            zeros = None if any(e.zeros is None for e in each) else one("zeros")
-            return Compared.of(one("plan"), one("equal"), one("leaves"), zeros)
-
-        levels = zip(*(e.levels for e in errors), strict=True)
         return cls(
             levels=tuple(
-                LevelErrors(level=each[0].level, nodes=each[0].nodes, error=mean([e.error for e in each]))
-                for each in levels
+                LevelErrors(
+                    level=each[0].level,
+                    nodes=each[0].nodes,
+                    error=Compared.mean([e.error for e in each], weights),
+                )
+                for each in zip(*(e.levels for e in errors), strict=True)
             ),
-            tree=mean([e.tree for e in errors]),
-            roots=mean([e.roots for e in errors]),
+            tree=Compared.mean([e.tree for e in errors], weights),
+            roots=Compared.mean([e.roots for e in errors], weights),
         )
 
     def unnamed(self) -> Self:

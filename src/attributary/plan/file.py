@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from attributary import whole_files
 from attributary.errors import InputError, why_not_json
-from attributary.plan.plan import Plan
+from attributary.plan.plan import Plan, Sharing
 from attributary.rmsre import TAU
+from attributary.spec import Spec
 from attributary.spec.measure import COUNT
 from attributary.spec.mistakes import Mistakes, in_words, path_in_words, refuse_unruly, value_in_words
 from attributary.spec.privacy_unit import UNITS
@@ -26,11 +27,28 @@ ORDER = [  # of the keys, for the eye
     *("others", "tradeoff", "schemes", "layout", "spec"),
 ]
 WIDTH = 110
-BREAKDOWNS = '"breakdowns":'  # in the text of a plan that has several
 
 
 def to_json(plan: Plan) -> str:
-    """The plan as JSON; its fingerprint and what is under "privacy" are derived, and for the reader."""
+    """The plan as JSON; its fingerprint and what is under "privacy" are derived, and for the reader.
+
+    Of several breakdowns, it has what is of all of them, and the plan of each under its name.
+    """
+    return lines(_as_read(plan)) + "\n"
+
+
+def _as_read(plan: Plan) -> Record:
+    if plan.sharing is not None:
+        privacy = {"epsilon": plan.spec.epsilon, "unit": plan.privacy_words.unit, "loss": plan.privacy_loss._asdict()}
+        return {
+            "format": plan.format,
+            **json.loads(plan.sharing.model_dump_json()),
+            "parts": [each.largest_row / plan.spec.budget for each in plan.parts],
+            "error": plan.error,
+            "privacy": privacy,
+            "breakdowns": {name: _as_read(each) for name, each in zip(plan.names, plan.parts, strict=True)},
+            "spec": json.loads(plan.spec.model_dump_json(by_alias=True, exclude_none=True)),
+        }
     data = _written(plan, exclude_none=True)
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
@@ -45,7 +63,7 @@ def to_json(plan: Plan) -> str:
     }
     if not guarantee:
         data["privacy"]["cost"] = {**loss._asdict(), **{name: loss.under(name) for name in UNITS}}
-    return lines({key: data[key] for key in ORDER if key in data}) + "\n"
+    return {key: data[key] for key in ORDER if key in data}
 
 
 def from_json(text: str, nodes: Arrow = None, name: str = "the plan") -> Plan:
@@ -58,6 +76,10 @@ def from_json(text: str, nodes: Arrow = None, name: str = "the plan") -> Plan:
     except (ValueError, RecursionError) as error:
         why = why_not_json(error)
         raise InputError(f"{name} is not JSON: {why}; give a file that `attributary plan` wrote") from None
+    return _plan_of(data, nodes, name)
+
+
+def _plan_of(data: Any, nodes: Arrow, name: str) -> Plan:
     if not isinstance(data, dict) or "format" not in data:
         raise InputError(f"{name} is not a plan: it has no format; give a file that `attributary plan` wrote")
     if data["format"] != FORMAT:
@@ -66,8 +88,7 @@ def from_json(text: str, nodes: Arrow = None, name: str = "the plan") -> Plan:
             f"{name} has format {format_}; this version reads {FORMAT}: update attributary, or make a new plan"
         )
     if "breakdowns" in data:
-        names = ", ".join(data["breakdowns"]) if isinstance(data["breakdowns"], dict) else "several"
-        raise InputError(f"{name} is a plan of several breakdowns ({names}), and one breakdown is needed here")
+        return _of_breakdowns(data, name)
     for derived in ("privacy", "fingerprint"):
         data.pop(derived, None)
     try:
@@ -85,6 +106,32 @@ def from_json(text: str, nodes: Arrow = None, name: str = "the plan") -> Plan:
             f"{name} was changed after it got its keys: they begin with {plan.mark}, and those of this plan would "
             f"begin with {plan.key_mark}; restore it, or make a new plan"
         )
+    return plan
+
+
+class _Shared(Sharing, frozen=True):
+    """What a file says of all breakdowns of a plan."""
+
+    spec: Spec
+
+
+def _of_breakdowns(data: Record, name: str) -> Plan:
+    """The plan of several breakdowns; parts, error and privacy are derived."""
+    each = data["breakdowns"]
+    if not isinstance(each, dict) or not each:
+        raise InputError(f"{name} has no plans under breakdowns; give a file that `attributary plan` wrote")
+    plans = [_plan_of(plan, None, f"{name}: {called}") for called, plan in each.items()]
+    kept = {key: data[key] for key in data if key not in ("format", "parts", "error", "privacy", "breakdowns")}
+    try:
+        shared = _Shared.model_validate(kept)
+        sharing = Sharing(**{key: getattr(shared, key) for key in Sharing.model_fields})
+        plan = Plan.of_breakdowns(shared.spec, plans, sharing)
+    except ValidationError as error:
+        raise Mistakes(in_words(error, _Shared), name) from None
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    if wrong := list(_of_other_kinds(data, _as_read(plan))):
+        raise Mistakes(wrong, name)
     return plan
 
 

@@ -22,6 +22,7 @@ from attributary.plan.bounds import (
     Missed,
     at_least,
     bounded_shares,
+    bounds_of,
     half_width_of,
     least_shares,
     needed_epsilon,
@@ -32,7 +33,8 @@ from attributary.plan.errors import PlanErrors, TargetError
 from attributary.plan.limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
 from attributary.plan.problem import Problem, Shares, in_parts, shares
-from attributary.plan.proposals import Asked, Wishes, proposals_of
+from attributary.plan.proposals import Asked, Bounds, Wishes, proposals_of
+from attributary.plan.together import plan_together
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile
 from attributary.spec import Spec
@@ -49,15 +51,15 @@ WITH_LIMITS = "counts of an earlier period, as `attributary count` writes them f
 
 def make_plan(
     spec: Spec,
-    tree: Tree,
-    prior: Prior | None = None,
+    tree: Tree | Sequence[Tree],
+    prior: Prior | Sequence[Prior | None] | None = None,
     method: str = "optimal",
     *,
     share: Mapping[str, float] | None = None,
     keep: Collection[str] = (),
     rounding: Rounding = "largest-remainder",
     phases: int = 20,
-    profile: Profile | None = None,
+    profile: Profile | Sequence[Profile | None] | None = None,
     learn: Learn = False,
     compare: bool = True,
     strict: bool = True,
@@ -72,10 +74,16 @@ def make_plan(
     included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones. With
     "split" only the split is, and errors are of unbiased estimates: it suits non-negative ones, too. Without `compare`,
     the plan does not say what the other kind of noise, or other schemes of the API, would mean.
+
+    Of a spec with several breakdowns, trees, priors and profiles are lists with one for each.
     """
-    spec = spec.with_values(lambda name: tree.labels[tree.attributes.index(name)].dictionary.cast("string").to_pylist())
-    asked = Asked(spec, tree, prior or none(tree), profile)
     wishes = Wishes(method, rounding, learn, share or {}, keep, phases, strict)
+    each = each_asked(spec, tree, prior, profile)
+    if len(each) > 1:
+        return plan_together(spec, each, wishes, solve)
+    labels = dict(zip(each[0].tree.attributes, each[0].tree.labels, strict=True))
+    spec = spec.with_values(lambda name: labels[name].dictionary.cast("string").to_pylist())
+    asked = each[0]._replace(spec=spec)
     proposals = proposals_of(spec)
     if proposals is not None and (compare or not proposals.decided(spec)):
         return proposals.choose(asked, wishes, solve)
@@ -91,6 +99,22 @@ def make_plan(
     )
 
 
+def each_asked(
+    spec: Spec,
+    tree: Tree | Sequence[Tree],
+    prior: Prior | Sequence[Prior | None] | None = None,
+    profile: Profile | Sequence[Profile | None] | None = None,
+) -> list[Asked]:
+    """What is asked of each breakdown; of a spec with one, trees, priors and profiles need no list."""
+    trees = [tree] if isinstance(tree, Tree) else list(tree)
+    priors = [prior] * len(trees) if prior is None or isinstance(prior, Prior) else prior
+    profiles = [profile] * len(trees) if profile is None or isinstance(profile, Profile) else profile
+    if not len(spec.parts) == len(trees) == len(priors) == len(profiles):
+        raise InputError(f"a plan needs a tree for each breakdown, {len(spec.parts)}; got {len(trees)} trees")
+    each = zip(spec.parts, trees, priors, profiles, strict=True)
+    return [Asked(part, tree, prior or none(tree), profile) for part, tree, prior, profile in each]
+
+
 def solve(asked: Asked, wishes: Wishes) -> Plan:
     """The plan for a spec as it stands, beside no other noise and no other scheme."""
     asked = asked if asked.spec.has_limits else asked._replace(profile=None)  # nothing is cut off
@@ -100,17 +124,17 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
         fine, near = _least_epsilon(asked, wishes)
     else:
         fine = Division.of(_problems(asked, wishes), method, wishes.keep)
-    free = fine.fitted(wishes)
-    within, missed = free.bounded(wishes.keep, near) if method.bounded else (free, None)
+    within, missed = fine.bounded(wishes.keep, near) if method.bounded else (fine, None)
     if wishes.strict and missed and missed.targets:
         raise InputError(why_missed(missed))
-    unchanged = within.split[0] is free.split[0]
-    whole = within.whole(wishes, improve=unchanged)
+    within = within.fitted(wishes)
+    whole = within.whole(wishes)
     beside = [
         whole if name == wishes.method else fine._replace(split=split).whole(wishes, improve=False)
         for name, split in fine.beside.items()
     ]
-    return _plan(asked, wishes, free, whole, beside, whole if unchanged else free.whole(wishes))
+    unchanged = within.bounds is None and within.split[0] is fine.split[0]
+    return _plan(asked, wishes, within, whole, beside, whole if unchanged else fine.fitted(wishes).whole(wishes))
 
 
 class _Whole(NamedTuple):
@@ -127,6 +151,7 @@ class Division(NamedTuple):
     limits: ChosenLimits
     split: list[Shares]
     beside: Mapping[str, list[Shares]] = {}  # with equal parts for all measures
+    bounds: Bounds | None = None  # of shares that an API rounds to few contributions
 
     @classmethod
     def of(
@@ -155,7 +180,9 @@ class Division(NamedTuple):
         """The same within the spec's guard and targets, and what is missed of them; it takes an equal split beside."""
         least, equal = least_shares(self.problems[0].spec, keep), self.beside["equal"]
         split, missed = bounded_shares(self.problems, self.limits, self.split, equal, least, near)
-        return self._replace(split=split), missed
+        few = proposals_of(self.problems[0].spec) is not None
+        bounds = bounds_of(self.problems, self.limits, equal) if few else None
+        return self._replace(split=split, bounds=bounds), missed
 
     @property
     def most_of_heads(self) -> Ints:
@@ -165,19 +192,19 @@ class Division(NamedTuple):
         return np.where(new, unseen, most) if self.problems[0].by_root else np.full(len(new), unseen)
 
     def fitted(self, wishes: Wishes) -> Self:
-        """The same with the L1 and the ε that the API proposes for these shares."""
+        """The same with the L1 and the ε that the API proposes for these shares, within the bounds."""
         q, proposals = self.problems[0], proposals_of(self.problems[0].spec)
         if proposals is None:
             return self
-        spec = proposals.fitted(q, self.split[0], wishes)
+        spec = proposals.fitted(q, self.split[0], wishes, self.bounds)
         return self if spec is q.spec else self._replace(problems=[replace(q, spec=spec)])
 
     def rounded(self, wishes: Wishes, improve: bool = True) -> list[Shares]:
-        """Whole contributions; the API may `improve` shares that need not keep to bounds."""
+        """Whole contributions; the API may `improve` them within the bounds."""
         made = contributions(self.problems, self.split, self.limits.most, wishes.rounding, wishes.keep)
         proposals = proposals_of(self.problems[0].spec)
         if proposals is not None and improve:
-            made = [proposals.improved(self.problems[0], made[0], wishes)]
+            made = [proposals.improved(self.problems[0], self.split[0], made[0], wishes, self.bounds)]
         return made
 
     def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
@@ -397,8 +424,6 @@ def conversions_to_try(spec: Spec, profile: Profile | None) -> list[int]:
 def _check(asked: Asked, wishes: Wishes) -> None:
     """Refuses what no plan can be made for, or not by this method."""
     (spec, tree, prior, profile), method = asked, wishes.method
-    if spec.breakdowns is not None:
-        raise InputError("a plan of several breakdowns is made by make_joint_plan, from a tree for each")
     if method not in METHODS:
         raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
     if tree.level_names != spec.levels:

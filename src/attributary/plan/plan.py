@@ -1,12 +1,14 @@
 """Plan: what a conversion contributes to the key of each level and measure, and what comes of it.
 
 The contributions are whole numbers, and all else is derived from them: the ε of each level, the noise of each node,
-the privacy loss. So rounding can never overspend.
+the privacy loss. So rounding can never overspend. Where a spec has several breakdowns, its plan holds a plan for each,
+and all of them keep to one budget.
 """
 
 import hashlib
 import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, Self
@@ -17,7 +19,7 @@ from pydantic import BaseModel, Field, model_validator
 from attributary.errors import InputError
 from attributary.noise import model
 from attributary.plan.contributions import Rounding, down, paths
-from attributary.plan.errors import PlanErrors, TargetError
+from attributary.plan.errors import Compared, PlanErrors, TargetError
 from attributary.plan.privacy import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
@@ -140,6 +142,18 @@ class OtherParts(BaseModel, frozen=True, extra="forbid"):
     purchase: float | None = Field(default=None, ge=0, le=2, description="a part of the budget")
 
 
+class Sharing(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
+    """What comes of one budget for several breakdowns, and what would come of other ways to plan them."""
+
+    alone: tuple[float, ...] = Field(description="the error of each breakdown if it had all of the budget")
+    costs: tuple[float, ...] = Field(description="by how much the others' error would fall without each breakdown")
+    apart: float = Field(description="the error to expect if breakdowns were planned and denoised by themselves")
+    equal: float = Field(description="the same with equal parts of the budget")
+    direct: float = Field(description="the error to expect if each sum were asked directly, and figures not denoised")
+    cells: float = Field(description="the same if all sums were added up from one table of all attributes' cells")
+    joined: bool = Field(description="whether the joint estimate was part of planning, and of the errors to expect")
+
+
 class Bits(BaseModel, frozen=True, extra="forbid"):
     """The bits of one attribute in a key, and what is written in them."""
 
@@ -199,9 +213,40 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     expected: PlanErrors = Field(description="the errors to expect")
     spec: Spec = Field(description="what was asked")
     nodes: Arrow = Field(default=None, exclude=True)  # of a plan by node: the tree's columns, and `contribution`
+    parts: tuple["Plan", ...] = Field(default=(), exclude=True)  # of several breakdowns one each; it has no measures
+    sharing: Sharing | None = Field(default=None, exclude=True)  # of several breakdowns
+
+    @classmethod
+    def of_breakdowns(cls, spec: Spec, plans: Sequence["Plan"], sharing: Sharing) -> Self:
+        """The plan of several breakdowns, from the plan of each."""
+        weights, errors = [each.weight for each in spec.breakdowns or ()], [plan.expected for plan in plans]
+        if len(plans) != len(weights):
+            raise InputError(f"a plan has one part for each breakdown of its spec, {len(weights)}; make a new plan")
+        return cls(
+            method=plans[0].method,
+            rounding=plans[0].rounding,
+            levels=spec.levels,
+            measures=(),
+            learn=plans[0].learn,
+            prior=PriorNote(
+                history=any(plan.prior.history for plan in plans),
+                protected=all(plan.prior.protected for plan in plans),
+            ),
+            expected=PlanErrors(
+                levels=tuple(level for each in errors for level in each.levels),
+                tree=Compared.mean([each.tree for each in errors], weights),
+                roots=Compared.mean([each.roots for each in errors], weights),
+            ),
+            spec=spec,
+            parts=tuple(plans),
+            sharing=sharing,
+        )
 
     @model_validator(mode="after")
     def _within_budget(self) -> Self:
+        if self.parts:
+            self._check_breakdowns()
+            return self
         spec, names = self.spec, ", ".join
         if self.levels != spec.levels:
             raise InputError(f"levels are those of the spec, {names(spec.levels)}; got {names(self.levels)}")
@@ -230,12 +275,12 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     @property
     def default(self) -> Row:
         """Contributions by level, of all measures together, for roots that have none of their own."""
-        return _together([share.default for share in self.measures])
+        return _together([share.default for share in self.only.measures])
 
     @property
     def roots(self) -> dict[str, Row]:
         """Contributions by level, of all measures together, for each value of the first attribute that has its own."""
-        if len(self.measures) == 1:
+        if len(self.only.measures) == 1:
             return self.measures[0].roots
         return {label: _together([share.roots[label] for share in self.measures]) for label in self.measures[0].roots}
 
@@ -249,12 +294,17 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     @property
     def default_keys(self) -> int:
         """How many keys a conversion has in the default split."""
-        return sum(contribution > 0 for share in self.measures for contribution in share.default)
+        return sum(n > 0 for plan in self.breakdowns for share in plan.measures for n in share.default)
+
+    @property
+    def largest_row(self) -> int:
+        """What the contributions of one conversion sum to at most."""
+        return sum(max(map(sum, (plan.default, *plan.roots.values()))) for plan in self.breakdowns)
 
     @property
     def most_of_all(self) -> int:
         """How many conversions of an impression count at most, at any root."""
-        return max(map(self.most, [None, *self.roots]))
+        return max(plan.most(root) for plan in self.breakdowns for root in (None, *plan.roots))
 
     def most_of_heads(self, tree: Tree) -> Ints:
         """How many conversions of an impression count, for each value of the first attribute, in level order."""
@@ -293,13 +343,31 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     @property
     def breakdowns(self) -> "tuple[Plan, ...]":
-        """The plan itself: of several breakdowns, a `JointPlan` has a plan for each."""
-        return (self,)
+        """The plan of each breakdown: the plan itself, where there is one."""
+        return self.parts or (self,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the breakdowns are called; the only one has no name."""
+        return self.spec.called or ("",)
+
+    @property
+    def only(self) -> Self:
+        """The plan itself, if it is of one breakdown; an InputError that names them if there are several."""
+        if self.parts:
+            names = ", ".join(map(repr, self.names))
+            raise InputError(f"the plan is of several breakdowns ({names}), and one is needed here: take one of them")
+        return self
+
+    @property
+    def error(self) -> float:
+        """The error to expect of all levels and, by their weights, all breakdowns."""
+        return self.expected.tree.plan
 
     @property
     def by_measure(self) -> "tuple[MeasurePlan, ...]":
         """A plan for each measure, in the order of the spec's; of a plan of one measure, the plan itself."""
-        if len(self.measures) == 1:
+        if len(self.only.measures) == 1:
             return (MeasurePlan(self.spec.asked[0], self, self.measures[0]),)
         plans = []
         for measure, share in zip(self.spec.asked, self.measures, strict=True):
@@ -325,7 +393,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         """
         if measure is not None:
             return self.of_measure(measure).plan.contribution(tree)
-        if tree.level_names != self.levels:
+        if tree.level_names != self.only.levels:
             raise ValueError(
                 f"the plan's levels are {', '.join(self.levels)}; the tree has {', '.join(tree.level_names)}"
             )
@@ -368,6 +436,8 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     @property
     def spent(self) -> Spent:
         """The largest part of the budget that any root takes, in all breakdowns together."""
+        if self.parts:
+            return self.parts[0].spent
         varied, labels = self.spec.first_varied, list(self.roots)
         each = [part.plan for part in self.by_measure]
         rows = np.array([[plan.default, *(plan.roots[label] for label in labels)] for plan in each])
@@ -392,7 +462,10 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         """What decides how its reports are to be read, in 16 hexadecimal digits; files made by the plan state it.
 
         Attributes and domains, contributions, limits, L1 and the API are in it; ε, prior and expected errors are not.
+        Those of several breakdowns stand one after the other, with commas between them.
         """
+        if self.parts:
+            return ",".join(plan.fingerprint for plan in self.parts)
         spec, nodes = self.spec, self.nodes
         names = [*(attribute.name for attribute in spec.attributes), "contribution"]
         return digest(
@@ -426,7 +499,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def at(self, epsilon: float) -> Self:
         """The same plan under another ε. Under the API's noise it stays the best; errors go with √var(DLap(ε/L1))."""
-        reason = self.fixed_epsilon
+        reason = self.only.fixed_epsilon
         if reason:
             raise ValueError(f"{reason}: make another plan")
         spec, factor = self.spec.at(epsilon), self.scale_of_errors(epsilon)
@@ -460,7 +533,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def under(self, spec: Spec) -> Self:
         """The same contributions for another spec that has the same levels and measures."""
-        if self.levels != spec.levels or self.spec.l1 != spec.l1:
+        if self.only.levels != spec.levels or self.spec.l1 != spec.l1:
             mine, other = (f"{', '.join(s.levels)} with l1 = {s.l1}" for s in (self.spec, spec))
             raise InputError(f"plans are compared level by level; the plan has {mine}, the spec has {other}")
         ours, theirs = ([measure.name for measure in s.asked] for s in (self.spec, spec))
@@ -504,17 +577,16 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         return load(path)
 
     def __repr__(self) -> str:
-        levels, error = len(self.levels), self.expected.tree.plan
-        nodes = sum(level.nodes for level in self.expected.levels)
-        what = f"{self.method} split of ε = {self.spec.epsilon:g}; {nodes:,} nodes in {levels} levels"
-        return f"Plan({what}; expected error {error:.1%})"
+        levels, breakdowns = self.expected.levels, f" of {len(self.parts)} breakdowns" * bool(self.parts)
+        nodes = f"{sum(level.nodes for level in levels):,} nodes in {len(levels)} levels{breakdowns}"
+        return f"Plan({self.method} split of ε = {self.spec.epsilon:g}; {nodes}; expected error {self.error:.1%})"
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
         from attributary.report.notebook import plan_html
 
-        return plan_html(self)
+        return "".join(map(plan_html, self.breakdowns))
 
     def _rows(self, tree: Tree) -> Ints:
         """The contributions of each head."""
@@ -543,6 +615,38 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
                 f"contributions of a measure are {len(self.levels)} whole numbers, 0 or more, for the same roots as "
                 "those of others; make a new plan"
             )
+
+    def _check_breakdowns(self) -> None:
+        """Refuses plans that are not of the spec's breakdowns, or that do not keep to one budget."""
+        sharing, limit = self.sharing, self.spec.budget
+        if sharing is None or any(len(each) != len(self.parts) for each in (sharing.alone, sharing.costs)):
+            raise InputError(f"a plan says what each of its {len(self.parts)} breakdowns costs; make a new plan")
+        for asked, part, name in zip(self.spec.parts, self.parts, self.names, strict=True):
+            if part.spec.without_targets() != asked.without_targets():
+                raise InputError(f"the plan of breakdown {name!r} is not of the spec's; make a new plan")
+        if self.largest_row > limit:
+            raise InputError(
+                f"contributions of all breakdowns sum to {limit} at most; got {self.largest_row}: make a new plan"
+            )
+        if with_others(self.parts, self.names) != self.parts:
+            raise InputError("a plan says what the other breakdowns take of the budget; make a new plan")
+
+
+def with_others(plans: Sequence[Plan], names: Sequence[str]) -> tuple[Plan, ...]:
+    """Each plan with what the other breakdowns take of the budget."""
+    spent = [plan.model_copy(update={"others": None}).spent for plan in plans]
+    made = []
+    for i, plan in enumerate(plans):
+        rest = [one for k, one in enumerate(spent) if k != i]
+        purchase = [one.purchase for one in rest if one.purchase is not None]
+        others = OtherParts(
+            names=tuple(name for k, name in enumerate(names) if k != i),
+            path=sum(one.path for one in rest),
+            unknown=sum(one.unknown for one in rest),
+            purchase=sum(purchase) if len(purchase) == len(rest) else None,
+        )
+        made.append(plan.model_copy(update={"others": others}))
+    return tuple(made)
 
 
 def _together(rows: list[Row]) -> Row:

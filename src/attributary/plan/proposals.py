@@ -43,6 +43,13 @@ class Wishes(NamedTuple):
 Solve = Callable[[Asked, Wishes], Plan]
 
 
+class Bounds(NamedTuple):
+    """Guard and targets, for shares that an API rounds to few contributions."""
+
+    equal: Shares  # which keep to the guard
+    excess: Callable[[Problem, Shares], float]  # how many times its bound the worst error has; 0 if none is above
+
+
 class Proposals(ABC):
     """The ways in which an API can measure what a spec asks for."""
 
@@ -54,12 +61,12 @@ class Proposals(ABC):
     def choose(self, asked: Asked, wishes: Wishes, solve: Solve) -> Plan:
         """The plan of the best way, or of the one that the spec names, and what the others would mean."""
 
-    def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
+    def fitted(self, problem: Problem, share: Shares, wishes: Wishes, bounds: Bounds | None) -> Spec:
         """The spec with an L1 and an ε that suit the shares, where the API leaves these open."""
         return problem.spec
 
-    def improved(self, problem: Problem, whole: Shares, wishes: Wishes) -> Shares:
-        """Better contributions than rounded ones, where a conversion has few to give."""
+    def improved(self, problem: Problem, share: Shares, whole: Shares, wishes: Wishes, bounds: Bounds | None) -> Shares:
+        """Better contributions than the `whole` ones that shares are rounded to, where a conversion has few to give."""
         return whole
 
 

@@ -71,11 +71,7 @@ def from_counts(
     table, rows = _matched(tree, counts)
     count = floats(table, value, PRIOR)
     _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
-    _refuse_other_domain(tree, table, rows, known, count)
-    refuse_other_tree(tree, table, rows)
-    leaves = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
-    mean = tree.in_level_order.sum_up(leaves)
-    made = _prior(tree, table, mean, None, protected, rows, known, count)
+    made = _prior(tree, table, rows, count, None, known, protected)
     return made if spec is None else replace(made, profile=_profile(tree, spec, table, rows))
 
 
@@ -90,12 +86,7 @@ def from_estimates(tree: Tree, estimates: object, *, known: Collection[str] | No
     _refuse(~np.isfinite(estimate), estimate, "an estimate is a finite number; 'estimate' is")
     _refuse(~(variance >= 0), variance, "a variance is 0 or more; 'variance' is")
     _refuse_twice(tree, rows)
-    _refuse_other_domain(tree, table, rows, known, estimate)
-    refuse_other_tree(tree, table, rows)
-    leaves = np.zeros(len(tree))
-    leaves[rows.node[rows.leaf]] = estimate[rows.leaf]
-    mean = tree.in_level_order.sum_up(leaves)
-    made = _prior(tree, table, mean, _variance(tree, rows, variance), True, rows, known, estimate)
+    made = _prior(tree, table, rows, estimate, _variance(tree, rows, variance), known, True)
     if NOISY in table.column_names:
         noisy = np.full(len(tree), np.nan)
         noisy[rows.node[rows.node >= 0]] = floats(table, NOISY, PRIOR)[rows.node >= 0]
@@ -119,14 +110,17 @@ def _matched(tree: Tree, frame: Frame) -> tuple[Any, Match]:
 def _prior(
     tree: Tree,
     table: Arrow,
-    mean: Floats,
-    variance: Floats | None,
-    protected: bool,
     rows: Match,
-    known: Collection[str] | None,
     count: Floats,
+    variance: Floats | None,
+    known: Collection[str] | None,
+    protected: bool,
 ) -> Prior:
-    back = tree.from_level_order
+    """The prior whose leaves are the sums of their rows' counts; the variance of nodes, if any, in level order."""
+    _refuse_other_domain(tree, table, rows, known, count)
+    refuse_other_tree(tree, table, rows)
+    leaves = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
+    mean, back = tree.in_level_order.sum_up(leaves), tree.from_level_order
     var = None if variance is None else back(variance)
     new = back(_new(tree, rows, known))
     gone = np.flatnonzero(rows.gone)
@@ -143,6 +137,11 @@ def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
     changed = np.ones(len(tree), bool)
     changed[rows.node[rows.node >= 0]] = False
     changed[rows.last[(rows.node < 0) & (rows.last >= 0)]] = True
+    return _sums_above(tree, variance, changed)
+
+
+def _sums_above(tree: Tree, variance: Floats, changed: Bools) -> Floats:
+    """The variances, at and above nodes that have changed the sums of those below."""
     changed = tree.in_level_order.sum_up(changed, np.logical_or)
     summed = variance.copy()
     for family in tree.families(upwards=True):
@@ -237,8 +236,6 @@ class Profile:
                 rule = f"what budgets pay for is known of clips at {', '.join(f'{c:g}' for c in self.clips(measure))}"
                 raise InputError(f"measure {measure.name!r}: {rule}; got {clip:g}: choose one, or count with it")
             return self._up(self.at[measure.name][clip])
-        if self.rank is None and not self.begin:
-            return self._up(self._values(measure))
         value = self._values(measure)
         if measure.name in self.begin:
             value = np.where(self.begin[measure.name] >= clip * (1 - CLOSE), clip * self.number, value)
@@ -322,7 +319,7 @@ def _profile(tree: Tree, spec: Spec, table: Arrow, rows: Match) -> Profile:
     names = {measure.name for measure in spec.values}
     columns = set(table.column_names)
     ranked = "rank" in columns
-    beyond = {} if ranked else {COUNT: "conversions", **{name: name for name in names}}
+    beyond = {} if ranked else {COUNT: "conversions" + BEYOND, **{name: name + BEYOND for name in names}}
     return Profile(
         tree,
         rows.node[here],
@@ -330,11 +327,7 @@ def _profile(tree: Tree, spec: Spec, table: Arrow, rows: Match) -> Profile:
         {name: _numbers(table, name)[here] for name in names},
         np.nan_to_num(_numbers(table, "rank", True)[here], nan=1).astype(np.int64) if ranked else None,
         {name: np.nan_to_num(_numbers(table, name + FROM, True)[here]) for name in names if name + FROM in columns},
-        {
-            name: _numbers(table, of + BEYOND, signed=True)[here]
-            for name, of in beyond.items()
-            if of + BEYOND in columns
-        },
+        {name: _numbers(table, end, signed=True)[here] for name, end in beyond.items() if end in columns},
         {int(name[len(AT) :]): _numbers(table, name)[here] for name in table.column_names if name.startswith(AT)},
         {name: at for name in names if (at := _by_clip(table, name + OF, here))},
     ).paying(spec.paid)
@@ -398,7 +391,9 @@ def history(series: Series, discount: float | None = None) -> Arrow:
     by = np.where(weight > 0, weight, 1.0)
     M, V = (power * x).sum(axis=0), (power**2 * np.where(there, var, 0.0)).sum(axis=0)
     estimate = tree.in_level_order.sum_up(np.where(tree.in_level_order.is_leaf, M / by, 0.0))
-    columns = {"estimate": estimate, "variance": _variance_of_average(tree, V / by**2, weight), PERIODS: weight}
+    roots, changed = int(tree.first[0]), np.zeros(len(tree), bool)  # where leaves came or went
+    np.logical_or.at(changed, tree.family[roots:], weight[roots:] != weight[tree.family[roots:]])
+    columns = {"estimate": estimate, "variance": _sums_above(tree, V / by**2, changed), PERIODS: weight}
     table = with_columns(tree.table(), {name: tree.from_level_order(values) for name, values in columns.items()})
     table = table.append_column(LATEST, [tree.from_level_order(there[-1])])
     names, reports = zip(*((period.name, period.fingerprint) for period in series.periods), strict=True)
@@ -414,18 +409,6 @@ def _periods(series: Series) -> tuple[Floats, Floats]:
     x, var = (np.stack([getattr(p.figures, name) for p in series.periods]) for name in ("count", "variance"))
     there = np.isfinite(x) & (var < np.inf)
     return np.where(there, x, 0.0), np.where(there, var, np.inf)
-
-
-def _variance_of_average(tree: Tree, var: Floats, weight: Floats) -> Floats:
-    """The variance of each average; of a node whose leaves came or went, the sum of its children's, never too small."""
-    found, alike = var.copy(), np.ones(len(tree), bool)
-    for level in range(tree.depth - 1, 0, -1):
-        here, parent = tree.slice(level), tree.family[tree.slice(level)]
-        np.logical_and.at(alike, parent, alike[here] & (weight[here] == weight[parent]))
-        inner = np.unique(parent)
-        sums = np.bincount(parent, found[here], len(tree))
-        found[inner] = np.where(alike[inner], found[inner], sums[inner])
-    return found
 
 
 def best_discount(series: Series) -> float:

@@ -89,9 +89,8 @@ def expected_shares(
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
             own = None if before is None else before.settled[nodes]
             counts = [pool[nodes] for pool in pools]
-            level = PooledLevel(
-                near, z[nodes], parent, counts, counted[root[nodes]], own, weight, len(tree) >= COMPILED_FROM
-            )
+            many = len(tree) >= COMPILED_FROM
+            level = PooledLevel(near, z[nodes], parent, counts, counted[root[nodes]], own, weight, many)
             share[nodes] = pooled(level)
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, rmsre.weights(first[nodes], tau), 0.0)

@@ -9,7 +9,7 @@ from attributary.estimates import Estimates, has_measures
 from attributary.facts.evaluation import read_evaluation
 from attributary.file_kind import TAKES, Kind, KnownFile, file_kind, files_in
 from attributary.pipeline.check_table import check_table
-from attributary.plan import JointPlan, Plan, load_plan
+from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
 from attributary.ratio import WITH_ESTIMATES, read_ratios
 from attributary.read_estimates import by_breakdown, read_estimates, read_measures
@@ -60,7 +60,7 @@ def read(
         left_out=tuple(file.path for file in known if file.kind == "counts"),
         shape=shape,
     )
-    plans = {file.path: load_plan(file.path) for file in files if file.kind == "plan"}
+    plans = {file.path: Plan.load(file.path) for file in files if file.kind == "plan"}
     names = {name: None for made in plans.values() for name in made.spec.called}
     names |= {name: None for file in files if file.kind in SHOWN[1:3] for name in by_breakdown(file.table)}
     if not names:
@@ -80,7 +80,7 @@ def _of_breakdown(files: list[KnownFile], name: str) -> list[KnownFile]:
     return made
 
 
-def _plan_of(plans: Mapping[str, Plan | JointPlan], name: str) -> dict[str, Plan]:
+def _plan_of(plans: Mapping[str, Plan], name: str) -> dict[str, Plan]:
     for path, made in plans.items():
         if name not in made.spec.called:
             raise InputError(f"{path} has no breakdown {name!r}; give the files of one run")

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from attributary.spec.measure import Targets
-from attributary.spec.mistakes import Mistake, Section, value_in_words
+from attributary.spec.mistakes import Listed, Mistake, Name, Section, value_in_words
 from attributary.types import Record
 
 Calendar = Literal["day", "week", "month", "weekday", "hour"]
@@ -88,11 +88,10 @@ class Attribute(Targets):
     of its domain, whether they occur or not (the paper's section 3.1).
     """
 
-    name: str = Field(min_length=1, description='the name of a column, as in name = "campaign"')
+    name: Name = Field(description='the name of a column, as in name = "campaign"')
     unknown: bool = Field(default=False, description="true if only a conversion has it, else false")
-    domain: tuple[Label, ...] | None = Field(
+    domain: Listed[Label] | None = Field(
         default=None,
-        strict=False,
         min_length=1,
         description='a list of all values it can take, text or numbers, as in ["Monday", "Tuesday"]',
     )
@@ -124,13 +123,18 @@ class Attribute(Targets):
             for way in ways[1:]:
                 yield Mistake(way, f"a domain is given in one way; got {ways[0]} too: keep one of them")
         elif ways and ways != ["calendar"]:
-            yield Mistake(
-                ways[0],
-                f"a known attribute takes the values that occur; add unknown = true to {name!r}, or leave it out",
-            )
+            rule = f"a known attribute takes the values that occur; add unknown = true to {name!r}, or leave it out"
+            yield Mistake(ways[0], rule)
         if "bucket" in given and "buckets" not in given:
             yield Mistake("buckets", "is missing; say how many, as in buckets = 15")
-        yield from _wrong_calendar(given)
+        calendar, unknown = given.get("calendar"), given.get("unknown") is True
+        if calendar is None and "timezone" in given:
+            yield Mistake("timezone", 'goes with calendar, which is missing; say which, as in calendar = "weekday"')
+        if calendar is not None and "buckets" in given and (not unknown or calendar in CALENDARS):
+            why = f"has {calendar}s of its own" if unknown else "takes the values that occur"
+            yield Mistake("buckets", f'calendar = "{calendar}" {why}; leave it out')
+        if calendar is not None and "buckets" not in given and unknown and calendar not in CALENDARS:
+            yield Mistake("buckets", f"is missing; say how many {calendar}s a period has, as in buckets = 31")
         for key in ("buckets", "start"):
             if key in given and "bucket" not in given and (key == "start" or "calendar" not in given):
                 yield Mistake(key, 'goes with bucket, which is missing; say how wide they are, as in bucket = "2d"')
@@ -161,10 +165,16 @@ class Attribute(Targets):
             return self.domain
         if self.calendar is not None:
             return CALENDARS.get(self.calendar) or tuple(str(place + 1) for place in range(self.size))
-        low, size = (self.range or (0, 0))[0], self.size
         if self.range is not None:
-            return tuple(map(str, range(low, low + size)))
-        ends, unit = self._ends()
+            return tuple(map(str, range(self.range[0], self.range[1] + 1)))
+        places, unit = range(self.size + 1), ""
+        if isinstance(self.bucket, str):
+            width, start = span(self.bucket), span(self.start or "0w")
+            unit = min(width.unit, start.unit, key=SECONDS.__getitem__)
+            step, first = (Decimal(each.seconds // SECONDS[unit]) for each in (width, start))
+        else:
+            step, first = Decimal(repr(self.bucket)), Decimal(repr(self.start or 0))
+        ends = (_plain(first + place * step) for place in places)
         return tuple(f"{low}-{high}{unit}" for low, high in pairwise(ends))
 
     def label_at(self, moment: datetime, begins: date) -> str:
@@ -184,33 +194,9 @@ class Attribute(Targets):
         place = places[self.calendar or "day"]
         return CALENDARS[self.calendar][place] if self.calendar in CALENDARS else str(place + 1)
 
-    def _ends(self) -> tuple[list[str], str]:
-        """The ends of the buckets, and their unit."""
-        places = range(self.size + 1)
-        if isinstance(self.bucket, str):
-            width, start = span(self.bucket), span(self.start or "0w")
-            unit = min(width.unit, start.unit, key=SECONDS.__getitem__)
-            return [str(start.in_units(unit) + i * width.in_units(unit)) for i in places], unit
-        step, first = Decimal(repr(self.bucket)), Decimal(repr(self.start or 0))
-        return [_plain(first + i * step) for i in places], ""
-
 
 def _plain(number: Decimal) -> str:
     return f"{number.normalize():f}"
-
-
-def _wrong_calendar(given: Record) -> Iterator[Mistake]:
-    calendar = given.get("calendar")
-    if calendar is None:
-        if "timezone" in given:
-            yield Mistake("timezone", 'goes with calendar, which is missing; say which, as in calendar = "weekday"')
-        return
-    if given.get("unknown") is not True or calendar in CALENDARS:
-        if "buckets" in given:
-            why = "takes the values that occur" if given.get("unknown") is not True else f"has {calendar}s of its own"
-            yield Mistake("buckets", f'calendar = "{calendar}" {why}; leave it out')
-    elif "buckets" not in given:
-        yield Mistake("buckets", f"is missing; say how many {calendar}s a period has, as in buckets = 31")
 
 
 def _wrong_domain(given: Record) -> Iterator[Mistake]:
@@ -221,9 +207,8 @@ def _wrong_domain(given: Record) -> Iterator[Mistake]:
             with suppress(ValueError, TypeError):  # another mistake, reported as such
                 label = _label(value)
                 if label in seen:
-                    yield Mistake(
-                        "domain", f"a value stands there once; got {value_in_words(value)} twice: leave one out"
-                    )
+                    rule = f"values are distinct; got {value_in_words(value)} twice: leave one out"
+                    yield Mistake("domain", rule)
                     break
                 seen.add(label)
         if len(domain) > LARGEST:
@@ -248,10 +233,6 @@ class Span(NamedTuple):
     def seconds(self) -> int:
         return self.number * SECONDS[self.unit]
 
-    def in_units(self, unit: str) -> int:
-        """How many of these units it is; they must divide it."""
-        return self.seconds // SECONDS[unit]
-
 
 def span(text: object) -> Span:
     """The span that a text names; a ValueError where it names none."""
@@ -263,7 +244,7 @@ def span(text: object) -> Span:
 
 # Logs: where impressions and conversions are, and what their columns are called.
 
-PAIR = ("impressions", "conversions", "user", "keys")  # keys of two logs that are yet to be joined
+PAIR = ("impressions", "conversions")  # keys of two logs that are yet to be joined
 ROWS = ("attributed", "converted", "conversion_time", "delay")  # keys of one whose rows have their conversions
 FILES = 'a file or a list of files, as in "logs/*.parquet"'
 COLUMNS = 'a table of names, as in {campaign = "cmp_id"}: the name in the spec, then the name in the file'
@@ -273,7 +254,6 @@ CONDITIONS = (
     'as in {country = ["DE", "AT"], status = {not = ["void"]}, price = {from = 1}}'
 )
 
-Name = Annotated[str, Field(min_length=1)]
 Cell = str | int | float
 
 
@@ -318,9 +298,7 @@ def _given(condition: Condition) -> Record:
 
 Where = dict[Name, Annotated[Condition, PlainValidator(_condition), PlainSerializer(_given)]]
 Files = Annotated[
-    tuple[Name, ...],
-    Field(strict=False, min_length=1),
-    BeforeValidator(lambda files: (files,) if isinstance(files, str) else files),
+    Listed[Name], Field(min_length=1), BeforeValidator(lambda files: (files,) if isinstance(files, str) else files)
 ]
 
 
@@ -335,8 +313,8 @@ class Logs(Section):
     conversions: Files | None = Field(default=None, description=FILES)
     attributed: Files | None = Field(default=None, description=FILES)
     user: Name | None = Field(default=None, description="the column that joins a conversion to its impressions")
-    keys: tuple[Name, ...] = Field(
-        default=(), strict=False, description='a list of further columns that both must agree in, as in ["advertiser"]'
+    keys: Listed[Name] = Field(
+        default=(), description='a list of further columns that both must agree in, as in ["advertiser"]'
     )
     time: Name | None = Field(default=None, description="the column that says when")
     window: Annotated[str, AfterValidator(_window)] | None = Field(default=None, description=A_SPAN)
@@ -347,17 +325,13 @@ class Logs(Section):
         default="s", description='the unit of times that are numbers: "s", "ms", "us" or "ns"'
     )
     timezone: Annotated[str, AfterValidator(_zone)] | None = Field(default=None, description=ZONE)
-    missing: tuple[str | int | float, ...] = Field(
-        default=(), strict=False, description='a list of cells that mean a missing value, as in [-1, "NA"]'
-    )
-    other: tuple[Name, ...] = Field(
+    missing: Listed[Cell] = Field(default=(), description='a list of cells that mean a missing value, as in [-1, "NA"]')
+    other: Listed[Name] = Field(
         default=(),
-        strict=False,
         description='a list of attributes whose values outside of the domain count as its value "other", as in ["day"]',
     )
-    header: tuple[Name, ...] | None = Field(
+    header: Listed[Name] | None = Field(
         default=None,
-        strict=False,
         min_length=1,
         description="a list of the column names of a text file that does not begin with them",
     )
@@ -369,13 +343,10 @@ class Logs(Section):
     @classmethod
     def mistakes(cls, given: Record) -> Iterator[Mistake]:
         """What is wrong between the keys of the section, whatever else is wrong with them."""
-        rows, pair = ([key for key in keys if key in given] for keys in (ROWS, PAIR[:2]))
+        rows, pair = ([key for key in keys if key in given] for keys in (ROWS, PAIR))
         if rows and pair:
-            yield Mistake(
-                rows[0],
-                f"is of a log whose rows have their conversions, and {pair[0]} of two that are yet to be joined; "
-                "keep one",
-            )
+            rule = f"is of a log whose rows have their conversions, and {pair[0]} of two that are yet to be joined"
+            yield Mistake(rows[0], f"{rule}; keep one")
         if rows and given.get("conversions_where"):
             yield Mistake("conversions_where", "is of two logs; the rows of one log are chosen by impressions_where")
         if "delay" in given and "conversion_time" in given:

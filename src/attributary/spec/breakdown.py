@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field
 
 from attributary.errors import InputError
 from attributary.spec.measure import AUTO, COUNT
-from attributary.spec.mistakes import Mistake, Section, tables_in, titled
+from attributary.spec.mistakes import Listed, Mistake, Section, tables_in, titled
 from attributary.spec.terms import Terms
 from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
@@ -34,10 +34,8 @@ BETWEEN = " > "
 class AskedBreakdown(Section):
     """The attributes of one tree, top to bottom, and how much its errors weigh."""
 
-    attributes: tuple[str, ...] = Field(
-        strict=False,
-        min_length=1,
-        description='a list of names of attributes, top to bottom, as in ["campaign", "day"]',
+    attributes: Listed[str] = Field(
+        min_length=1, description='a list of names of attributes, top to bottom, as in ["campaign", "day"]'
     )
     weight: float = Field(
         default=1.0,
@@ -63,9 +61,8 @@ def in_order_of_one(given: Record) -> Record:
     wanted = [str(name) for name in _attributes_of(listed[0])]
     if sorted(wanted) != sorted(names) or len(names) < len(attributes):
         return given
-    return {key: value for key, value in given.items() if key != "breakdown"} | {
-        "attribute": [names[name] for name in wanted]
-    }
+    others = {key: value for key, value in given.items() if key != "breakdown"}
+    return others | {"attribute": [names[name] for name in wanted]}
 
 
 def wrong_breakdowns(given: Record, terms: Terms) -> Iterator[Mistake]:
@@ -84,11 +81,8 @@ def wrong_breakdowns(given: Record, terms: Terms) -> Iterator[Mistake]:
         below = [(a, b) for a, b in combinations(names, 2) if unknown.get(a) and unknown.get(b) is False]
         if below:
             upper, lower = below[0]
-            yield Mistake(
-                here,
-                f"has known attributes before unknown ones; {lower!r} is known to the impression but stands below "
-                f"{upper!r}, which is not: move it up",
-            )
+            rule = f"{lower!r} is known to the impression but stands below {upper!r}, which is not: move it up"
+            yield Mistake(here, f"has known attributes before unknown ones; {rule}")
     called = [each.get("name") or BETWEEN.join(map(str, names)) for each, names in zip(listed, asked, strict=True)]
     for i, name in enumerate(called):
         if name and name in called[:i]:
@@ -104,11 +98,9 @@ def wrong_breakdowns(given: Record, terms: Terms) -> Iterator[Mistake]:
     if len(listed) == 1:
         return
     if terms.proposals is not None:
-        yield Mistake(
-            "breakdown",
-            f"clients of the {terms.title} write one histogram per conversion, whose schemes share its credits among "
-            "the levels of one tree: keep one breakdown, or make a spec for each with a part of the budget",
-        )
+        rule = "write one histogram per conversion, whose schemes share its credits among the levels of one tree"
+        remedy = "keep one breakdown, or make a spec for each with a part of the budget"
+        yield Mistake("breakdown", f"clients of the {terms.title} {rule}: {remedy}")
     split_by = given.get("split_by")
     if isinstance(split_by, str) and split_by not in [names[0] for names in asked if names]:
         yield Mistake("split_by", f"names the first attribute of a breakdown; got {split_by!r}: leave it out")
@@ -136,7 +128,13 @@ def queried(table: Arrow, names: list[str], domains: dict[str, tuple[str, ...]],
 
     known = [name for name in names if name not in domains]
     tops, texts = _known(table, known) if known else ([], [])
-    _refuse_too_many(len(tops[-1]) if known else 1, domains)
+    nodes = leaves = len(tops[-1]) if known else 1
+    for name, domain in domains.items():
+        leaves *= len(domain)
+        nodes += leaves
+        if nodes >= LARGEST:
+            rule = f"a tree holds fewer than 2**31 nodes; the domains down to {name!r} make {nodes:,}"
+            raise InputError(f"{rule}: use fewer values")
     parents, labels = [np.array([-1])] if total else list[NDArray[np.int64]](), list[Cells]()
     held, passed = np.zeros(1, np.int64), 0  # which known path each node above has, and how many attributes it has
     for name in names:
@@ -174,9 +172,12 @@ def _known(table: Arrow, known: list[str]) -> tuple[list[NDArray[np.int64]], lis
         raise InputError(f"the tree needs a table of the known attributes, {', '.join(known)}, as they occur; got none")
     paths = read_paths(_distinct(arrow_table(table), known), known, fill=True)
     layout = level_order(paths.parent)
-    _refuse_short_paths(
-        Tree(paths.parent.astype(np.int32), layout.first, layout.offsets, None, tuple(known), paths.labels)
-    )
+    tree = Tree(paths.parent.astype(np.int32), layout.first, layout.offsets, None, tuple(known), paths.labels)
+    short = tree.is_leaf & (tree.level < len(known) - 1)  # a path ends above the last known attribute
+    if short.any():
+        node = int(np.argmax(short))
+        rule = f"{tree.name(node)} has no {known[int(tree.level[node]) + 1]!r} in any row"
+        raise InputError(f"{rule}; give a missing value a label, as in 'none'")
     parents = np.split(paths.parent, layout.offsets[1:-1])
     return [level - layout.offsets[i - 1] if i else level for i, level in enumerate(parents)], list(paths.labels)
 
@@ -195,29 +196,8 @@ def _distinct(table: Arrow, known: list[str]) -> Arrow:
         raise InputError(f"no row has a label in column {known[0]!r}; give the paths that will be queried")
     keys = keys.group_by(known, use_threads=False).aggregate([])  # threads would shuffle them
     numbers = {name: keys.column(name).to_numpy().astype(np.int32) for name in known}
-    return pa.table(
-        {
-            name: pa.DictionaryArray.from_arrays(pa.array(numbers[name], mask=numbers[name] < 0), column.dictionary)
-            for name, column in zip(known, columns, strict=True)
-        }
-    )
-
-
-def _refuse_short_paths(tree: Tree) -> None:
-    """A known path goes down to the last known attribute; rows that end above are nodes that stand above others."""
-    short = tree.is_leaf & (tree.level < len(tree.attributes) - 1)
-    if short.any():
-        node = int(np.argmax(short))
-        lacking = tree.attributes[int(tree.level[node]) + 1]
-        raise InputError(f"{tree.name(node)} has no {lacking!r} in any row; give a missing value a label, as in 'none'")
-
-
-def _refuse_too_many(leaves: int, domains: dict[str, tuple[str, ...]]) -> None:
-    nodes = leaves
-    for name, domain in domains.items():
-        leaves *= len(domain)
-        nodes += leaves
-        if nodes >= LARGEST:
-            raise InputError(
-                f"a tree holds fewer than 2**31 nodes; the domains down to {name!r} make {nodes:,}: use fewer values"
-            )
+    cells = {}
+    for name, column in zip(known, columns, strict=True):
+        place = pa.array(numbers[name], mask=numbers[name] < 0)
+        cells[name] = pa.DictionaryArray.from_arrays(place, column.dictionary)
+    return pa.table(cells)

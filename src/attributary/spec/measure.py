@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, Field, PlainValidator
 
 from attributary import types
-from attributary.spec.mistakes import Mistake, Section, titled, twice
+from attributary.spec.mistakes import Mistake, Name, Positive, Section, titled, twice
 from attributary.types import Record
 
 # target: the error that is asked for, at an attribute, a measure or the total.
@@ -42,10 +42,8 @@ class Targets(Section):
         default=None,
         description='the error to keep within, above 0, as in error = 0.05 for 5 %; or "equal", that of an equal split',
     )
-    half_width: float | None = Field(
+    half_width: Positive | None = Field(
         default=None,
-        gt=0,
-        allow_inf_nan=False,
         description="half of the 95 % interval of counts of at least tau, relative to the count, above 0, as in 0.05",
     )
 
@@ -70,7 +68,7 @@ class Target(NamedTuple):
 def targets_of(sections: Iterable[tuple[str, Targets]]) -> tuple[Target, ...]:
     """The targets of sections by name, those that have one."""
     each = (Target(name, section.error, section.half_width) for name, section in sections)
-    return tuple(target for target in each if target.error is not None or target.half_width is not None)
+    return tuple(target for target in each if target[1:] != (None, None))
 
 
 COUNT = types.COUNT  # is 1 for every conversion
@@ -88,8 +86,8 @@ class Measure(Targets):
     """A sum over conversions: of 1 (`count`), or of a column's values, each clipped at `clip`."""
 
     name: Annotated[str, AfterValidator(titled)] = Field(description='"count", or a name for a value, as in "revenue"')
-    column: str | None = Field(
-        default=None, min_length=1, description="the column of the conversions that has the value, if not the name"
+    column: Name | None = Field(
+        default=None, description="the column of the conversions that has the value, if not the name"
     )
     refunds: bool | None = Field(
         default=None, description="true adds up the values below 0, as positive numbers; all others add 0"
@@ -98,15 +96,10 @@ class Measure(Targets):
         default=None,
         description='the most that one conversion counts, a number above 0 and up to 1e9, or "auto", as the plan says',
     )
-    unit: str | None = Field(default=None, min_length=1, description='what the value is in, as in "EUR"')
-    weight: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="how much its errors weigh beside other measures', above 0"
-    )
-    tau: float | None = Field(
-        default=None,
-        gt=0,
-        allow_inf_nan=False,
-        description="the sum below which its errors stop being relative, above 0",
+    unit: Name | None = Field(default=None, description='what the value is in, as in "EUR"')
+    weight: Positive = Field(default=1.0, description="how much its errors weigh beside other measures', above 0")
+    tau: Positive | None = Field(
+        default=None, description="the sum below which its errors stop being relative, above 0"
     )
 
     @classmethod

@@ -4,11 +4,19 @@ A key's description is its rule, so that what pydantic refuses is told in our wo
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from difflib import get_close_matches
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from attributary.errors import InputError, shortened
@@ -17,6 +25,10 @@ from attributary.types import Record
 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
+Item = TypeVar("Item")
+Listed = Annotated[tuple[Item, ...], Field(strict=False)]  # TOML has lists
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1)]
 
 SHOWN = 20  # mistakes
 LONGEST = 400  # characters of one
@@ -114,6 +126,17 @@ def titled(text: str) -> str:
     return text
 
 
+def one_of(names: Collection[str]) -> PlainValidator:
+    """A validator of a name that is registered."""
+
+    def checked(name: Any) -> Any:
+        if not isinstance(name, str) or name not in names:
+            raise ValueError
+        return name
+
+    return PlainValidator(checked)
+
+
 def all_at_once(given: Any, handler: Callable[[Any], Model], rules: Callable[[Record], Iterator[Mistake]]) -> Model:
     """The model that pydantic makes of what is given, or all that breaks its rules and ours between its keys."""
     if not isinstance(given, dict):
@@ -151,19 +174,19 @@ def in_words(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """Each mistake in a line: its path in the file, then rule, value, remedy."""
     lines: dict[str, None] = {}
     places = {field.alias or name: i for i, (name, field) in enumerate(model.model_fields.items())}
-    errors = sorted(error.errors(include_url=False), key=lambda mistake: _place(mistake["loc"], places))
+
+    def place(mistake: Any) -> tuple[int, ...]:
+        """Key by key, attribute by attribute; unknown keys come last."""
+        first = tuple(places.get(str(key), len(places)) for key in mistake["loc"][:1])
+        return first + tuple(key for key in mistake["loc"][1:2] if isinstance(key, int))
+
+    errors = sorted(error.errors(include_url=False), key=place)
     above = {other["loc"][:depth] for other in errors for depth in range(len(other["loc"]))}
     for mistake in errors:
         path = mistake["loc"]
         if not (path in above and mistake["type"] == "too_short"):  # it counts only what is right
             lines[": ".join(filter(None, [path_in_words(path), _rule(mistake, model)]))] = None
     return list(lines)
-
-
-def _place(path: Path, places: dict[str, int]) -> tuple[int, ...]:
-    """Mistakes are told key by key, attribute by attribute; keys that there are not come last."""
-    first = tuple(places.get(str(key), len(places)) for key in path[:1])
-    return first + tuple(key for key in path[1:2] if isinstance(key, int))
 
 
 def value_in_words(value: object) -> str:
@@ -173,7 +196,7 @@ def value_in_words(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     words = json.dumps(value, ensure_ascii=False, default=str)
-    return words if len(words) <= 60 else words[:60] + "…"
+    return words[:60] + "…" * (len(words) > 60)
 
 
 def path_in_words(path: Path) -> str:
@@ -188,29 +211,17 @@ def _rule(mistake: Any, model: type[BaseModel]) -> str:
     cause = mistake.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
         return str(cause)
+    rule = ""  # the nearest to the path
+    for key in path:
+        for name, field in model.model_fields.items():
+            if key in (name, field.alias):
+                rule, model = field.description or rule, _model_within(field.annotation) or model
+                break
     if kind == "extra_forbidden":
-        keys = [field.alias or name for name, field in _at(path[:-1], model)[1].model_fields.items()]
+        keys = [field.alias or name for name, field in model.model_fields.items()]
         close = get_close_matches(str(path[-1]), keys, 1)
         return f"there is no such key; {f'did you mean {close[0]}?' if close else 'the keys are ' + ', '.join(keys)}"
-    rule, _ = _at(path, model)
     return f"is missing; {rule}" if kind == "missing" else f"{rule}; got {value_in_words(mistake['input'])}"
-
-
-def _at(path: Path, model: type[BaseModel]) -> tuple[str, type[BaseModel]]:
-    """The rule that is nearest to a path, and the model that it is in."""
-    nearest = ""
-    for key in path:
-        rule, inner = _field(key, model)
-        nearest, model = rule or nearest, inner or model
-    return nearest, model
-
-
-def _field(key: str | int, model: type[BaseModel]) -> tuple[str | None, type[BaseModel] | None]:
-    """The rule of a key, and the model of what stands below it, if there is one."""
-    for name, field in model.model_fields.items():
-        if key in (name, field.alias):
-            return field.description, _model_within(field.annotation)
-    return None, None
 
 
 def _model_within(annotation: object) -> type[BaseModel] | None:

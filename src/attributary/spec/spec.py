@@ -18,7 +18,7 @@ from pydantic import (
 from attributary.errors import InputError, did_you_mean
 from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.rmsre import METRICS, TAU, Metric
-from attributary.spec.attribute import TAKEN, Attribute, Logs
+from attributary.spec.attribute import DOMAINS, TAKEN, Attribute, Logs
 from attributary.spec.breakdown import AskedBreakdown, in_order_of_one, occurring, queried, wrong_breakdowns
 from attributary.spec.measure import (
     AUTO,
@@ -37,17 +37,20 @@ from attributary.spec.measure import (
 from attributary.spec.mistakes import (
     BITS,
     DEEPEST,
+    Listed,
     Mistake,
     Mistakes,
+    Positive,
     Section,
     all_at_once,
     as_in_file,
     in_words,
+    one_of,
     refuse_unruly,
     tables_in,
     twice,
 )
-from attributary.spec.privacy_unit import UNITS, PrivacyUnit, known_unit
+from attributary.spec.privacy_unit import UNITS, PrivacyUnit
 from attributary.spec.terms import ApiSection, Terms, at_epsilon, at_settings, terms_of, with_its_defaults, wrong_api
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
@@ -62,17 +65,10 @@ PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+"""
 DEEP_KEY = re.compile(rf"(?<![\w-]){PART}(?:{PART}){{{DEEPEST}}}")
 
 
-def known_metric(name: object) -> str | None:
-    """The name of a measure of error; a pydantic validator."""
-    if name is not None and not (isinstance(name, str) and name in METRICS):
-        raise ValueError(f"a metric is one of {', '.join(METRICS)}")
-    return None if name is None else str(name)
-
-
 def known_noise(name: object) -> str:
     """The name of a noise model; a pydantic validator."""
     if not isinstance(name, str):
-        raise ValueError(f"a noise model has a name; got {type(name).__name__}")
+        raise ValueError
     return page_of(name).name
 
 
@@ -82,13 +78,10 @@ class Spec(Section):
     model_config = ConfigDict(populate_by_name=True)
 
     epsilon_or_auto: Annotated[float | str, number_or(AUTO)] = Field(
-        alias="epsilon",
-        description='a number above 0, as in epsilon = 4, or "auto", the least that meets all targets',
+        alias="epsilon", description='a number above 0, as in epsilon = 4, or "auto", the least that meets all targets'
     )
-    tau: float = Field(
-        default=TAU, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
-    )
-    metric: Annotated[str | None, PlainValidator(known_metric)] = Field(
+    tau: Positive = Field(default=TAU, description="the count below which errors stop being relative, above 0")
+    metric: Annotated[str, one_of(METRICS)] | None = Field(
         default=None, description='the measure of error; "rmsre", the default, is the only one that is built in'
     )
     l1: int = Field(
@@ -98,11 +91,8 @@ class Spec(Section):
         default=NOISE,
         description='"api" (scaled contributions, as in summary reports), "unit" (noise on whole counts) or "gaussian"',
     )
-    delta: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="a chance above 0 and below 1 that ε does not hold, as in delta = 1e-6",
+    delta: Positive | None = Field(
+        default=None, lt=1, description="a chance above 0 and below 1 that ε does not hold, as in delta = 1e-6"
     )
     split_by: str | None = Field(
         default=None, description="the first attribute's name, if each of its values gets a split of its own"
@@ -125,26 +115,24 @@ class Spec(Section):
         default="nodes",
         description='"nodes" (all nodes of a level alike) or "counts" (nodes weigh by their prior count)',
     )
-    neighbours: Annotated[str, PlainValidator(known_unit)] = Field(
+    neighbours: Annotated[str, one_of(UNITS)] = Field(
         default="conversion",
         description="what epsilon protects: " + " or ".join(f'"{n.name}" ({n.protects})' for n in UNITS.values()),
     )
-    attributes: tuple[Attribute, ...] = Field(
-        alias="attribute", strict=False, min_length=1, description="one [[attribute]] for each level, top to bottom"
+    attributes: Listed[Attribute] = Field(
+        alias="attribute", min_length=1, description="one [[attribute]] for each level, top to bottom"
     )
     api: SerializeAsAny[ApiSection] | None = Field(default=None, description="a section [api]")
     logs: Logs | None = Field(default=None, description="a section [logs]")
-    measures: tuple[Measure, ...] | None = Field(
+    measures: Listed[Measure] | None = Field(
         default=None,
         alias="measure",
-        strict=False,
         min_length=1,
         description="one [[measure]] for each sum that is asked for; without any, conversions are counted",
     )
-    breakdowns: tuple[AskedBreakdown, ...] | None = Field(
+    breakdowns: Listed[AskedBreakdown] | None = Field(
         default=None,
         alias="breakdown",
-        strict=False,
         min_length=1,
         description="one [[breakdown]] for each tree; without any, all attributes in their order are one",
     )
@@ -299,9 +287,8 @@ class Spec(Section):
         """What is allowed, but worth a second look."""
         notes, terms = [], self.terms
         if not self.finds_epsilon and self.epsilon > terms.largest_epsilon:
-            notes.append(
-                f"epsilon = {self.epsilon:g} is more than the {terms.largest_epsilon:g} that {terms.answer} takes"
-            )
+            largest = f"the {terms.largest_epsilon:g} that {terms.answer} takes"
+            notes.append(f"epsilon = {self.epsilon:g} is more than {largest}")
         if self.noise_model.on_sums and self.l1 > terms.l1:
             notes.append(f"l1 = {self.l1} is more than the API's {terms.l1}: clients would drop every report")
         return tuple(notes)
@@ -333,18 +320,22 @@ class Spec(Section):
             raise InputError(NEEDS_DELTA.format(noise))
         return self.model_copy(update={"noise": noise, "delta": delta if page.approximate else None})
 
+    @property
+    def file_keys(self) -> Record:
+        """What it was made of, as a file has it."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
     def at(self, epsilon: float) -> Self:
         """The same under another budget."""
-        return type(self)(**at_epsilon(self.model_dump(by_alias=True, exclude_none=True), epsilon))
+        return type(self)(**at_epsilon(self.file_keys, epsilon))
 
     def with_api(self, settings: Mapping[str, object]) -> Self:
         """The same under other settings of its API, or under another API by its `kind`."""
-        given = self.model_dump(by_alias=True, exclude_none=True)
-        return type(self)(**at_settings(given, settings, None if self.api is None else self.api.granted))
+        return type(self)(**at_settings(self.file_keys, settings, None if self.api is None else self.api.granted))
 
     def with_keys(self, **keys: object) -> Self:
         """The same with other values of some keys, as they are named in the file; all of it is checked again."""
-        return type(self)(**{**self.model_dump(by_alias=True, exclude_none=True), **keys})
+        return type(self)(**{**self.file_keys, **keys})
 
     def identity(self, *without: str) -> str:
         """A text that is equal for equal questions: but for some keys, and for targets and guard, which plans go by."""
@@ -360,16 +351,12 @@ class Spec(Section):
         if self.breakdowns is None:
             return (self,)
         named = {attribute.name: attribute for attribute in self.attributes}
-        return tuple(
-            self.model_copy(
-                update={
-                    "attributes": tuple(named[name] for name in each.attributes),
-                    "split_by": self.split_by if self.split_by == each.attributes[0] else None,
-                    "breakdowns": None,
-                }
-            )
-            for each in self.breakdowns
-        )
+        parts = []
+        for each in self.breakdowns:
+            attributes = tuple(named[name] for name in each.attributes)
+            split_by = self.split_by if self.split_by == each.attributes[0] else None
+            parts.append(self.model_copy(update={"attributes": attributes, "split_by": split_by, "breakdowns": None}))
+        return tuple(parts)
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -379,17 +366,14 @@ class Spec(Section):
     def without_targets(self) -> Self:
         """The same with no errors asked for."""
         nothing = {"error": None, "half_width": None}
-        return self.model_copy(
-            update={
-                "attributes": tuple(each.model_copy(update=nothing) for each in self.attributes),
-                "measures": self.measures and tuple(each.model_copy(update=nothing) for each in self.measures),
-                "total_or_target": self.total,
-            }
-        )
+        attributes = tuple(each.model_copy(update=nothing) for each in self.attributes)
+        measures = self.measures and tuple(each.model_copy(update=nothing) for each in self.measures)
+        update = {"attributes": attributes, "measures": measures, "total_or_target": self.total}
+        return self.model_copy(update=update)
 
     def with_targets(self, targets: Mapping[str, float | str]) -> Self:
         """The same with other errors asked for, by the name of a level or measure."""
-        keys: Record = self.model_dump(by_alias=True, exclude_none=True)
+        keys = self.file_keys
         named = {each["name"]: each for each in (*keys["attribute"], *keys.get("measure", ()))}
         for name, error in targets.items():
             if name == "total" and self.total:
@@ -405,12 +389,10 @@ class Spec(Section):
         """The same where attributes whose values are those that occur have a domain: their `labels`, by name."""
         if not any(attribute.occurs for attribute in self.attributes):
             return self
-        each = (
-            attribute.model_copy(update={"domain": tuple(sorted(set(labels(attribute.name))))})
-            if attribute.occurs
-            else attribute
-            for attribute in self.attributes
-        )
+        each = list(self.attributes)
+        for i, attribute in enumerate(each):
+            if attribute.occurs:
+                each[i] = attribute.model_copy(update={"domain": tuple(sorted(set(labels(attribute.name))))})
         return self.model_copy(update={"attributes": tuple(each)})
 
     def tree(self, known: Any = None) -> Tree:
@@ -420,10 +402,8 @@ class Spec(Section):
         Labels become text. Nodes are numbered in level order.
         """
         if self.breakdowns is not None:
-            raise InputError(
-                f"this spec has several breakdowns ({', '.join(self.called)}), and one tree is needed here; take a "
-                "spec with one, or `attributary run`"
-            )
+            several = f"this spec has several breakdowns ({', '.join(self.called)}), and one tree is needed here"
+            raise InputError(f"{several}; take a spec with one, or `attributary run`")
         whole = self.with_values(lambda name: occurring(known, name))
         domains = {attribute.name: attribute.labels for attribute in whole.unknown}
         return queried(known, [attribute.name for attribute in self.attributes], domains, self.total)
@@ -462,30 +442,23 @@ def _between(given: Record) -> Iterator[Mistake]:
         if len(listed) > MOST:
             yield Mistake(key, f"there are at most {MOST}; got {len(listed):,}: leave some out")
             return
-    names, unknown = [each.get("name") for each in attributes], None
+    names, unknown, terms = [each.get("name") for each in attributes], None, terms_of(given)
     yield from twice(names, "attribute", "attributes")
     for i, each in enumerate(attributes):
         if each.get("unknown") is True:
             unknown = names[i] if unknown is None else unknown
-            ways = ("domain", "range", "bucket", "buckets", "calendar")
-            if not terms_of(given).values_occur and not any(way in each for way in ways):
-                yield Mistake(
-                    ("attribute", i, "domain"),
-                    f"attribute {names[i]!r} is unknown to the impression and needs a domain; add domain = [...], "
-                    "range = [first, last], or bucket and buckets",
-                )
-        elif unknown is not None and not terms_of(given).any_order:
-            yield Mistake(
-                ("attribute", i),
-                f"known attributes come before unknown ones; {names[i]!r} is known to the impression but stands below "
-                f"{unknown!r}, which is not: move it up, or give it unknown = true and a domain",
-            )
+            if not terms.values_occur and not any(way in each for way in (*DOMAINS, "buckets")):
+                remedy = "add domain = [...], range = [first, last], or bucket and buckets"
+                rule = f"attribute {names[i]!r} is unknown to the impression and needs a domain; {remedy}"
+                yield Mistake(("attribute", i, "domain"), rule)
+        elif unknown is not None and not terms.any_order:
+            rule = f"{names[i]!r} is known to the impression but stands below {unknown!r}, which is not"
+            remedy = "move it up, or give it unknown = true and a domain"
+            yield Mistake(("attribute", i), f"known attributes come before unknown ones; {rule}: {remedy}")
     yield from wrong_api(given)
-    terms = terms_of(given)
     yield from wrong_breakdowns(given, terms)
     yield from [] if len(breakdowns) > 1 else _wrong_split(given.get("split_by"), names)
-    epsilon, l1 = given.get("epsilon"), given.get("l1", terms.l1)
-    largest = terms.largest_epsilon
+    epsilon, l1, largest = given.get("epsilon"), given.get("l1", terms.l1), terms.largest_epsilon
     noise = given.get("noise", NOISE)
     page = MODELS.get(noise) if isinstance(noise, str) else None
     if page is not None and page.approximate and given.get("delta") is None:
@@ -493,18 +466,13 @@ def _between(given: Record) -> Iterator[Mistake]:
     if page is not None and not page.approximate and given.get("delta") is not None:
         yield Mistake("delta", f'noise = "{page.name}" holds without delta: leave it out, or take noise = "gaussian"')
     if isinstance(epsilon, int | float) and largest < epsilon < float("inf") and page is not None and page.on_sums:
-        yield Mistake(
-            "epsilon",
-            f'{terms.answer} takes at most {largest:g}; got {epsilon:g}: lower it, or plan with noise = "unit"',
-        )
+        rule = f"{terms.answer} takes at most {largest:g}; got {epsilon:g}: lower it"
+        yield Mistake("epsilon", f'{rule}, or plan with noise = "unit"')
     targets = [given.get("total"), *attributes, *measures]
     errors = [each.get(key) for each in targets if isinstance(each, dict) for key in ("error", "half_width")]
     if epsilon == AUTO and not any(isinstance(error, int | float) for error in errors):
-        yield Mistake(
-            "epsilon",
-            f'"{AUTO}" is the least that meets all targets, and there is none: give an attribute error = 0.05, '
-            "or epsilon a number",
-        )
+        rule = f'"{AUTO}" is the least that meets all targets, and there is none'
+        yield Mistake("epsilon", f"{rule}: give an attribute error = 0.05, or epsilon a number")
     levels = len(names) + (given.get("total", False) is not False)
     levels = 1 if terms.proposals else levels  # credits are shared among the levels that a plan measures
     limit = given.get("conversions_per_impression", 1)
@@ -515,14 +483,10 @@ def _between(given: Record) -> Iterator[Mistake]:
     yield from wrong_measures(called, names, TAKEN, page is None or page.values, limit != 1)
     asked = len(measures) or 1
     times = limit if isinstance(limit, int) and limit > 0 else 1
-    if isinstance(l1, int) and l1 >= levels and l1 // (page or MODELS[NOISE]).repeats(times) < levels * asked:
-        yield Mistake(
-            "l1",
-            f"every level needs a contribution of at least 1; got {l1} for {levels} levels, {asked} measures and "
-            f"{times} conversions: raise it",
-        )
-    if isinstance(l1, int) and 1 <= l1 < levels:
-        yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
+    if isinstance(l1, int) and l1 >= 1 and l1 // (page or MODELS[NOISE]).repeats(times) < levels * asked:
+        more = "" if l1 < levels else f", {asked} measures and {times} conversions"
+        rule = f"every level needs a contribution of at least 1; got {l1} for {levels} levels{more}: raise it"
+        yield Mistake("l1", rule)
 
 
 def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:

@@ -29,7 +29,7 @@ class ApiSection(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _checked(cls, given: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        section = _terms(given).section if cls is ApiSection and isinstance(given, dict) else cls
+        section = terms_of({"api": given}).section if cls is ApiSection and isinstance(given, dict) else cls
         if section is cls:
             return all_at_once(given, handler, cls.mistakes)
         try:
@@ -90,9 +90,7 @@ class Terms:
     any_order: bool = False  # whether unknown attributes may stand above known ones
     section: type[ApiSection] = ApiSection  # its settings
     proposals: Callable[[], object] | None = None  # makes `plan.proposals.Proposals`, where it has several ways
-    devices: Callable[[], object] | None = (
-        None  # makes `logs.devices.DeviceRules`, where devices decide what is reported
-    )
+    devices: Callable[[], object] | None = None  # makes `logs.devices.DeviceRules`, where devices decide what to report
     protects: str = "impression"  # what an ε is of, in a word
     protected: str = "whether an impression has its counted conversion"  # and in a phrase
     unit: str = ""  # what ε is of, where that is not an impression's counted conversion; with keys of [api] in braces
@@ -112,11 +110,7 @@ def terms_named(kind: object) -> Terms | None:
 
 def terms_of(given: Keys) -> Terms:
     """The terms of the API that a spec's keys name, which may have mistakes; the default's where they name none."""
-    return _terms(_section(given))
-
-
-def _terms(section: Keys) -> Terms:
-    terms = terms_named(section.get("kind")) or terms_named(DEFAULT)
+    terms = terms_named(_section(given).get("kind")) or terms_named(DEFAULT)
     assert terms is not None
     return terms
 

@@ -346,7 +346,7 @@ class Family:
     def sum(self, values: Floats) -> Floats:
         return np.add.reduceat(values, self.start)
 
-    def spread(self, values: Floats) -> Floats:
+    def spread(self, values: Values) -> Values:
         """A value of each family, handed to its members."""
         return np.repeat(values, self.count)
 

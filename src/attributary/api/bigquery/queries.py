@@ -38,12 +38,12 @@ class BigQueryClients(Clients):
 
     conversion = impression
 
-    def query(self, tree: Tree) -> Query:
+    def query(self, *trees: Tree) -> Query:
         def write(path: str) -> None:
             with open(path, "w", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in self.lines)
 
-        return Query(int((self.plan.contribution(tree) > 0).sum()), write)
+        return Query(int((self.plan.contribution(trees[0]) > 0).sum()), write)
 
 
 class BigQuery(AttributionApi):

@@ -177,7 +177,7 @@ class W3cClients(Clients):
         notes.append(f"the aggregation service is a placeholder ({SERVICE}), as is the header's report-url")
         return Message((*lines, *headers), tuple(notes))
 
-    def query(self, tree: Tree) -> Query:
+    def query(self, *trees: Tree) -> Query:
         spec, layout = self.plan.spec, _layout(self.plan)
 
         def write(path: str) -> None:
@@ -190,7 +190,7 @@ class W3cClients(Clients):
                         labels = (*node, *[""] * (len(spec.known) - len(node)))
                         rows.writerow([space, index, match_value(layout, level), *labels])
 
-        measured = int((self.plan.contribution(tree) > 0).sum())
+        measured = int((self.plan.contribution(trees[0]) > 0).sum())
         return Query(sum(map(len, layout.spaces.values())), write, "indexes", measured)
 
 

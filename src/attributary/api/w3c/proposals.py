@@ -6,7 +6,8 @@ one with the shortest reports.
 
 Under a scheme with credits, a conversion has ten or so to give. A split rounded to 65,536 parts is as good as before;
 one rounded to ten may not be. So from the rounded split on, single credits move from one level to another as long as
-the error to expect falls, for each root by itself.
+the error to expect falls, for each root by itself. Where that breaks the guard or a target, the split is rounded on its
+way to an equal one, which keeps the guard, and credits move as long as all bounds are kept.
 """
 
 from collections.abc import Callable, Collection
@@ -36,7 +37,7 @@ from attributary.plan import Plan
 from attributary.plan.contributions import contributions
 from attributary.plan.plan import SchemeCost
 from attributary.plan.problem import Problem, Shares
-from attributary.plan.proposals import Asked, Proposals, Solve, Wishes
+from attributary.plan.proposals import Asked, Bounds, Proposals, Solve, Wishes
 from attributary.spec import Spec
 from attributary.spec.measure import MICRO
 from attributary.tree import Tree
@@ -47,6 +48,7 @@ MOST_LEVELS = 10  # that share a credit: browsers take at least so many
 REMEDY = "raise histogram under [api] if browsers take more, leave a level out, or measure fewer values"
 FEW = 64  # credits
 NEXT = 1.005  # times the least error
+WAY = np.linspace(0.0, 1.0, 9)  # from a split to an equal one
 LESS = 1 - 1e-9  # an error that is smaller, and not by rounding alone
 
 
@@ -73,14 +75,14 @@ class SchemeProposals(Proposals):
         costs[best.scheme] = best.model_copy(update={"chosen": True, "why": _why(best, possible, spec)})
         return plans[best.scheme].model_copy(update={"schemes": tuple(costs.values())})
 
-    def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
+    def fitted(self, problem: Problem, share: Shares, wishes: Wishes, bounds: Bounds | None) -> Spec:
         most = scheme_of(problem.spec).credits
         if problem.spec.values:
             return with_credits(problem.spec, STEPS)
-        return with_best_credits(problem, share, most, wishes) if problem.spec.l1 > most > 0 else problem.spec
+        return with_best_credits(problem, share, most, wishes, bounds) if problem.spec.l1 > most > 0 else problem.spec
 
-    def improved(self, problem: Problem, whole: Shares, wishes: Wishes) -> Shares:
-        return whole if METHODS[wishes.method].fixed else improved(problem, whole, wishes.keep)
+    def improved(self, problem: Problem, share: Shares, whole: Shares, wishes: Wishes, bounds: Bounds | None) -> Shares:
+        return whole if METHODS[wishes.method].fixed else within_bounds(problem, share, whole, wishes, bounds)
 
 
 def _carried(scheme: Scheme, asked: Asked, wishes: Wishes, solve: Solve) -> Plan:
@@ -196,26 +198,63 @@ def improved(q: Problem, whole: Shares, keep: Collection[str] = (), tree: Judge 
     return Shares(default, np.where(q.new[:, None], default, roots))
 
 
-def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> Spec:
-    """The spec with the fewest credits, up to `most`, whose error is next to the least.
+def within_bounds(
+    q: Problem, share: Shares, whole: Shares, wishes: Wishes, bounds: Bounds | None, tree: Judge | None = None
+) -> Shares:
+    """Improved contributions if these keep to the bounds, or others near the shares that do."""
+    keep = wishes.keep
+    made = improved(q, whole, keep, tree)
+    if bounds is None or q.spec.budget > FEW or not bounds.excess(q, _parts(q, made)):
+        return made
+    tree = tree or judge(q, q.weights, own=share.roots is not None)
+    nearest = None
+    for part in WAY:  # to an equal split
+        equal = bounds.equal
+        roots = None if share.roots is None else share.roots + part * (equal.rows(q.tree) - share.roots)
+        mixed = Shares(share.default + part * (equal.default - share.default), roots)
+        (tried,) = contributions([q], [mixed], rounding=wishes.rounding, keep=keep)
+        error = float(np.nanmedian(tree(q, tried.default[None] if tried.roots is None else tried.roots)))
+        found = bounds.excess(q, _parts(q, tried)), error, tried
+        nearest = found if nearest is None or found[:2] < nearest[:2] else nearest
+    assert nearest is not None
+    excess, _, best = nearest
+    if excess or best.roots is not None:
+        return best
+
+    def kept(rows: Ints) -> Floats:
+        over = bounds.excess(q, _parts(q, Shares(rows[0])))
+        return np.array([np.inf]) if over else tree(q, rows)
+
+    return improved(q, best, keep, lambda _, rows: kept(rows))
+
+
+def _parts(q: Problem, whole: Shares) -> Shares:
+    """Contributions as parts of the credits."""
+    return Shares(whole.default / q.spec.l1, None if whole.roots is None else whole.roots / q.spec.l1)
+
+
+def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes, bounds: Bounds | None = None) -> Spec:
+    """The spec with the fewest credits, up to `most`, whose error is next to the least that keeps to the bounds.
 
     Fewer make shorter reports, or fewer impressions. Where shares are fixed, or are not to be improved, only numbers
     count that tell them best.
     """
-    improve, keep, tried = not METHODS[wishes.method].fixed, wishes.keep, dict[int, tuple[float, float]]()
+    improve, keep = not METHODS[wishes.method].fixed, wishes.keep
+    tried = dict[int, tuple[float, float, float]]()
     stated = q.fixed if improve else share.rows(q.tree)
     tree = judge(q, q.weights, own=share.roots is not None)
     for number in range(min(len({*keep, q.spec.levels[-1]}), most), most + 1):
         spec = with_credits(q.spec, number)
         asked = replace(q, spec=spec)
         (whole,) = contributions([asked], [share], rounding=wishes.rounding, keep=keep)
-        whole = improved(asked, whole, keep, tree) if improve else whole
+        whole = within_bounds(asked, share, whole, wishes, bounds, tree) if improve else whole
         rows = whole.default[None] if whole.roots is None else whole.roots
         error = float(np.nanmedian(tree(asked, rows)))
         missed = np.nansum(np.abs(rows / number - stated), axis=1).max()
-        tried[number] = round(float(missed), 9), error
-    least, lowest = min(tried.values())
-    fewest = min(n for n, (missed, error) in tried.items() if missed == least and error <= NEXT * lowest)
+        excess = 0.0 if bounds is None else bounds.excess(asked, _parts(asked, whole))
+        tried[number] = excess, round(float(missed), 9), error
+    *least, lowest = min(tried.values())
+    fewest = min(n for n, (*missed, error) in tried.items() if missed == least and error <= NEXT * lowest)
     return with_credits(q.spec, fewest)
 
 

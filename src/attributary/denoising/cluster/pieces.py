@@ -16,13 +16,14 @@ from attributary.denoising.posterior import FamilyPrior, Posterior, whole_figure
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, ZERO, figures_of
 from attributary.estimators import Estimator
+from attributary.logs.spark import PART
 from attributary.measurements import Measurements
 from attributary.rmsre import TAU
 from attributary.tree import Tree
 from attributary.tree.paths import RowError, describe
 from attributary.types import Arrow, Bools, Cells, Floats, Record
 
-PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the user's
+NOISY, VARIANCE = "__noisy", "__variance"  # columns beside the user's
 VERDICT = pa.schema([("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])  # on a part
 HANDED = pa.schema(  # what it hands up of each of its roots
     [("part", pa.int32()), ("root", pa.int32()), ("has_row", pa.bool_()), *((n, pa.float64()) for n in Handed._fields)]

@@ -5,7 +5,7 @@ a worker are cut (cut.py): the workers hand up what they know of the nodes at th
 it, and the workers finish downwards.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from math import ceil
 from operator import and_
@@ -17,7 +17,6 @@ import pyarrow as pa
 from attributary.denoising.cluster.pieces import (
     HANDED,
     NOISY,
-    PART,
     VARIANCE,
     VERDICT,
     ClusterTask,
@@ -35,11 +34,10 @@ from attributary.denoising.denoise import method_of
 from attributary.denoising.posterior import FamilyPrior
 from attributary.errors import InputError, did_you_mean
 from attributary.estimators import Estimator
-from attributary.logs.spark import any_pandas, named_column
+from attributary.logs.spark import PART, any_pandas, named_column, of_parts
 from attributary.measurements import Measurements
 from attributary.rmsre import TAU
 from attributary.tables.as_written import MEASURED
-from attributary.types import Arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -121,7 +119,7 @@ def denoise_spark(
     parts = rows.where(at_cut.isNotNull()).withColumn(PART, part)
     if above == 0 and task.cut == 0:
         _check(parts, task)
-        return _grouped(parts, lambda part: finish(task, part), _finished(frame, task))
+        return of_parts(parts, lambda part: finish(task, part), _finished(frame, task))
     over = rows.where(at_cut.isNull())
     top = _solved(over, parts, task)
     return _below(parts, top, frame, task).unionByName(_above(over, top, frame, task))
@@ -155,9 +153,8 @@ def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
 
 def _check(parts: "DataFrame", task: ClusterTask) -> None:
     from pyspark.sql import functions as sf
-    from pyspark.sql.pandas.types import from_arrow_schema
 
-    verdicts = _grouped(_slim(parts, task), lambda part: check(task, part), from_arrow_schema(VERDICT))
+    verdicts = of_parts(_slim(parts, task), lambda part: check(task, part), VERDICT)
     refused, orphan, inner = verdicts.agg(sf.min("refused"), sf.min("orphan"), sf.max("inner")).collect()[0]
     if refused is not None:
         raise InputError(refused)
@@ -171,7 +168,7 @@ def _solved(over: "DataFrame", parts: "DataFrame", task: ClusterTask) -> Top:
     labels = [(label(i), parts.schema[task.cell(name)].dataType) for i, name in enumerate(task.levels[: task.cut + 1])]
     handed = from_arrow_schema(pa.schema([*HANDED, *VERDICT]))
     schema = _struct([*labels, *((field.name, field.dataType) for field in handed)])
-    roots = _grouped(_slim(parts, task), lambda part: hand_up_roots(task, part), schema).toArrow()
+    roots = of_parts(_slim(parts, task), lambda part: hand_up_roots(task, part), schema).toArrow()
     refused = sorted(filter(None, roots.column("refused").unique().to_pylist()))
     if refused:
         raise InputError(refused[0])
@@ -202,11 +199,6 @@ def _above(over: "DataFrame", top: Top, frame: "DataFrame", task: ClusterTask) -
     )
     both = nodes.join(user, same, "left" if task.fill else "inner")
     return both.select(*(named_column(labels.get(c, c)).alias(c) for c in task.columns), *map(named_column, task.added))
-
-
-def _grouped(parts: "DataFrame", work: Callable[[Arrow], object], schema: "StructType") -> "DataFrame":
-    with any_pandas():
-        return parts.groupBy(PART).applyInArrow(work, schema)
 
 
 def _slim(rows: "DataFrame", task: ClusterTask) -> "DataFrame":

@@ -30,7 +30,7 @@ from attributary.api.ara.wire.shared_info import Origin, shared_id
 from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import Entropy, sample_dlap
-from attributary.plan import JointPlan, Plan
+from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
 from attributary.spec.terms import terms_of
 from attributary.tables.table_columns import NO_NOISE, SEEDED, together
@@ -46,7 +46,7 @@ EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers
 
 
 def aggregate(
-    plan: Plan | JointPlan | None,
+    plan: Plan | None,
     reports: str | Sequence[str],
     domain: str | Sequence[str] | Keys,
     ledger: str | None = None,
@@ -171,7 +171,7 @@ def beside(output: str) -> str:
     return os.path.splitext(output)[0] + ".debug.avro"
 
 
-def _rate(plan: Plan | JointPlan | None, epsilon: float | None, l1: int | None) -> tuple[float, int]:
+def _rate(plan: Plan | None, epsilon: float | None, l1: int | None) -> tuple[float, int]:
     """ε and L1 of the noise: the plan's, or those that are given."""
     if plan is None and (epsilon is None or l1 is None):
         raise InputError("`l1` is for reports without a plan, and goes with `epsilon`; give both, or a plan")
@@ -211,7 +211,7 @@ def _ledger(named: str | None, output: str) -> str:
     return ledgers.users_ledger()
 
 
-def _domain(domain: str | Sequence[str] | Keys, plan: Plan | JointPlan | None) -> tuple[Keys, str]:
+def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys, str]:
     """The keys to sum up, and the fingerprints of their plans; refuses those of another plan.
 
     Nothing else tells a wrong domain before it is spent: whether reports have its keys is what the noise protects.

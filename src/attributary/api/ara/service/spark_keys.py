@@ -17,7 +17,7 @@ from attributary.api.ara.service import summary_report
 from attributary.api.ara.service.summary_report import Summary
 from attributary.api.ara.wire import avro, avro_blocks
 from attributary.api.attribution_api import SparkAnswer, SparkKeys
-from attributary.logs.spark import any_pandas
+from attributary.logs.spark import of_batches
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
 from attributary.plan.file import refuse_other_plan
@@ -53,8 +53,7 @@ class AraSparkKeys(SparkKeys):
                     codes = np.array([code(label) for label in batch.column(0).to_pylist()], np.uint64)  # noqa: B023
                     yield pa.record_batch({"label": batch.column(0), "code": codes.view(np.int64)})
 
-            with any_pandas():
-                codes = frame.mapInArrow(coded, "label string, code long").groupBy("code")
+            codes = of_batches(frame, coded, "label string, code long").groupBy("code")
             both = codes.agg(sf.min("label").alias("one"), sf.max("label").alias("other")).where("one <> other").first()
             if both is not None:
                 field.codes(list(both)[1:])
@@ -85,7 +84,7 @@ class AraSparkKeys(SparkKeys):
                 fs.copy_files(folder, there, destination_filesystem=system)
             yield pa.record_batch({"keys": [number]})
 
-        return int(keys.mapInArrow(written, "keys long").agg(sf.sum("keys")).collect()[0][0] or 0)
+        return int(of_batches(keys, written, "keys long").agg(sf.sum("keys")).collect()[0][0] or 0)
 
     def answer(
         self, session: "SparkSession", files: Sequence[str], rate: tuple[float, int] | None, name: str
@@ -151,14 +150,14 @@ def _results(session: "SparkSession", groups: Sequence[Sequence[str]]) -> tuple[
             yield pa.record_batch(cells, names=["report", "stated"])
 
     each: list[list[avro.StatedNoise]] = [[] for _ in groups]
-    for row in files.mapInArrow(stated, "report int, stated binary").collect():
+    for row in of_batches(files, stated, "report int, stated binary").collect():
         each[row["report"]] += pickle.loads(row["stated"])
     reports = []
     for paths, noises in zip(groups, each, strict=True):
         name = summary_report.name_of(paths)
         rate = summary_report.one_rate(name, noises)
         reports.append(Summary(name, NO_KEYS, np.empty(0, np.int64), NO_KEYS, stated=rate))
-    return files.mapInArrow(sums, "report int, key binary, metric long"), reports
+    return of_batches(files, sums, "report int, key binary, metric long"), reports
 
 
 def _shards(batches: Iterable[pa.RecordBatch], only_stated: bool = False) -> Iterator[tuple[int, avro.Results]]:
