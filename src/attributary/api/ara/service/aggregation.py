@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
-from attributary.api.ara.service.batch import ReportIds, Rules, SpentHours
+from attributary.api.ara.service.batch import FAULTS_KEPT, ReportIds, Rules, SpentHours
 from attributary.api.ara.service.summary_report import Index, distinct, other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
@@ -39,7 +39,6 @@ from attributary.whole_files import save
 
 MOST = 2**63 - 1
 NOTHING = np.empty(0, np.int64)
-FAULTS_KEPT = 5
 ENDINGS = (".avro", ".json")
 DEBUG = "NOT PRIVATE: a debug run, which spends nothing and may be repeated; not for release"
 EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers were the user's
