@@ -1,7 +1,8 @@
 """On a cluster: what stages read, shuffle and write, and processor time, beside the formulae of docs/scale.md.
 
 Two executors of this machine; each size in a process of its own. Bytes are Spark's own metrics; processor time is that
-of all processes, Java and Python. `python -m bench.cluster 1000000 50000` measures one size and prints it as JSON.
+of all processes, Java and Python. `python -m bench.cluster 1000000 50000` measures one size and prints it as JSON; with
+a third number, of days in the domain, count and run alone, for the driver's memory.
 """
 
 import json
@@ -22,6 +23,8 @@ from bench.timing import heading
 
 SIZES = ((60_000, 3_000), (200_000, 10_000), (300_000, 30_000))  # impressions, and known paths among them
 DAYS = 7  # values of the unknown attribute, unless there are to be more
+MANY_DAYS = 700
+LEAVES = (143, 1_430)  # known paths with so many days each: 10⁵ and 10⁶ leaves; 14300 are 10⁷, which takes minutes
 MEMORY = 512  # MB that the driver's Java may have
 SPEC = """
 epsilon = 4
@@ -43,6 +46,7 @@ window = "30d"
 # Bytes for each row of the logs, known path and node: those of docs/scale.md.
 FORMULAE = {
     "bare SQL": {"shuffled": (11, 0, 0), "written": (0.35, 0, 0)},
+    "count": {"shuffled": (11, 0, 10), "written": (0, 0, 1)},
     "run": {"shuffled": (11, 0, 42), "written": (0, 0, 67)},
     "keys": {"shuffled": (0, 45, 0), "written": (0, 0, 11)},
     "denoise": {"shuffled": (0, 0, 60), "written": (0, 0, 46)},
@@ -56,10 +60,7 @@ def main() -> None:
     )
     print(f"{'stage':>8} {'rows':>9} {'nodes':>9} {'read':>9} {'shuffled':>18} {'written':>18} {'processors':>11}")
     for size in SIZES:
-        told = subprocess.run(
-            [sys.executable, "-m", "bench.cluster", *map(str, size)], check=True, capture_output=True, text=True
-        )
-        made = json.loads(told.stdout.splitlines()[-1])
+        made = apart(*size)
         rows, paths, nodes = made["rows"], size[1], made["nodes"]
         for stage, formulae in FORMULAE.items():
             it, cells = made[stage], []
@@ -73,6 +74,18 @@ def main() -> None:
         print(
             f"run / bare SQL: {ratio:.2f} of processor time; driver: Python {made['python']} MB, Java {made['java']} MB"
         )
+
+    for paths in LEAVES:
+        made = apart(20_000 + 20 * paths, paths, MANY_DAYS)
+        print(f"run, {made['leaves']:,} leaves: driver: Python {made['python']} MB, Java {made['java']} MB")
+
+
+def apart(*size: int) -> dict[str, Any]:
+    """What `measure` gives, in a process of its own."""
+    command = [sys.executable, "-m", "bench.cluster", *map(str, size)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    made: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
+    return made
 
 
 def logs(folder: Path, rows: int, paths: int, days: int = DAYS) -> None:
@@ -97,7 +110,7 @@ def logs(folder: Path, rows: int, paths: int, days: int = DAYS) -> None:
     (folder / "spec.toml").write_text(SPEC.replace("DAYS", json.dumps(names.tolist())))
 
 
-def measure(rows: int, paths: int) -> dict[str, Any]:
+def measure(rows: int, paths: int, days: int = DAYS) -> dict[str, Any]:
     """What the stages came to at one size."""
     from attributary.api import api_of
     from attributary.api.ara.service.summary_report import write_summary
@@ -105,12 +118,13 @@ def measure(rows: int, paths: int) -> dict[str, Any]:
     from attributary.logs.count import Question
     from attributary.logs.spark import Spark, start_session
     from attributary.logs.spark_folder import save_frame
+    from attributary.pipeline.spark_count import count_spark
     from attributary.pipeline.spark_nodes import denoise_summary_spark, keys_spark
     from attributary.pipeline.spark_run import run_spark
     from attributary.spec import Spec
 
     folder = Path(tempfile.mkdtemp())
-    logs(folder, rows, paths)
+    logs(folder, rows, paths, days)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {"spark.driver.memory": f"{MEMORY}m", "spark.sql.shuffle.partitions": "8"}
     session = start_session("local-cluster[2,1,1024]", settings)
@@ -125,8 +139,11 @@ def measure(rows: int, paths: int) -> dict[str, Any]:
         def whole() -> None:
             done = run_spark(spec, str(folder), engine=engine)
             done.save(str(folder / "run"))
-            made["nodes"], made["leaves"] = sum(done.parts.levels), done.parts.leaves
+            made["nodes"], made["leaves"] = sum(done.parts.levels), done.leaves
             plans.append(api_of(spec).clients(done.plan).plan)
+
+        def count() -> None:
+            count_spark(spec, str(folder), engine=engine).save(str(folder / "counts.parquet"))
 
         def report() -> None:
             denoised = denoise_summary_spark(
@@ -139,13 +156,15 @@ def measure(rows: int, paths: int) -> dict[str, Any]:
         shutil.rmtree(folder / "bare")
         made["bare SQL"] = told(session, bare)
         made["run"] = told(session, whole)
-        impressions = [str(folder / "impressions")]
-        made["keys"] = told(session, lambda: keys_spark(plans[0], impressions, str(folder / "keys"), engine=engine))
-        keys = read_domain(str(folder / "keys" / "domain.avro"))
-        write_summary(str(folder / "summary.avro"), keys, np.arange(len(keys), dtype=np.int64))
-        made["denoise"] = told(session, report)
-    java = [pid for pid, name in _descendants() if "java" in name]
-    made |= {"python": _peak(os.getpid()), "java": _peak(java[0])}
+        java = [pid for pid, name in _descendants() if "java" in name]
+        made |= {"python": _peak(os.getpid()), "java": _peak(java[0])}
+        made["count"] = told(session, count)
+        if days == DAYS:
+            impressions = [str(folder / "impressions")]
+            made["keys"] = told(session, lambda: keys_spark(plans[0], impressions, str(folder / "keys"), engine=engine))
+            keys = read_domain(str(folder / "keys" / "domain.avro"))
+            write_summary(str(folder / "summary.avro"), keys, np.arange(len(keys), dtype=np.int64))
+            made["denoise"] = told(session, report)
     session.stop()
     shutil.rmtree(folder)
     return made
@@ -209,4 +228,4 @@ def _peak(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(*map(int, sys.argv[1:3]))))
+    print(json.dumps(measure(*map(int, sys.argv[1:4]))))

@@ -9,7 +9,7 @@ from attributary import Spec, Tree, denoise, noise
 from attributary.evaluate import evaluate, user_cases
 from attributary.html import ROOMY
 from attributary.paper.forest import SPEC, forest
-from attributary.report.chart import VegaLite, drawn_as, looks
+from attributary.report.charts import VegaLite, drawn_as, looks
 from examples import shop
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"

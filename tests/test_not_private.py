@@ -175,7 +175,7 @@ def test_the_explorer_says_it_and_so_does_what_is_downloaded(ending: str, noisy:
     session = Session(None, lambda current: None, 10.0, "laplace", store, {})  # type: ignore[arg-type, return-value]
     try:
         assert session.about({})["table"]["not_private"] == not_private(SEEDED)
-        rows = list(csv.reader("".join(session.csv(session.queries({}), {})).splitlines()))
+        rows = list(csv.reader("".join(session.queries({}).csv({})).splitlines()))
         assert rows[0][-1] == "not_private" and {row[-1] for row in rows[1:]} == {SEEDED}
     finally:
         session.close()
@@ -232,7 +232,7 @@ def test_counts_and_all_that_is_made_of_them(ending: str, noise: list[str], logs
         attributary("report", *source, "-o", page)
         assert "<title>NOT PRIVATE: " in page.read_text()
     store = open_store([str(est)], LEVELS.split(","))
-    assert store.now.about.not_private == TRUE_COUNTS
+    assert store.about.not_private == TRUE_COUNTS
     store.close()
 
 

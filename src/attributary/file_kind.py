@@ -14,7 +14,7 @@ from attributary.errors import InputError
 from attributary.estimates import NODE, is_estimates
 from attributary.ratio import is_ratios
 from attributary.tables.table_reader import column_names, read_table
-from attributary.tables.table_source import BINARY, by_name, packing_of, readable
+from attributary.tables.table_source import BINARY, by_name, packing_of, readable, shards
 from attributary.types import Arrow
 
 Kind = Literal[
@@ -84,6 +84,8 @@ def file_kind(
 
     `levels` are the columns that name a node, where a user says so; a table's cells may need a `separator`, too.
     """
+    if parts := shards(path):
+        return replace(file_kind(parts[0], command, levels, separator, sheet), path=path)
     if os.path.isdir(path):
         return KnownFile(path, "folder")
     with readable(path, TAKES[command]), open(path, "rb") as file:
@@ -143,4 +145,4 @@ def files_in(folder: str) -> list[str]:
         names = sorted(os.listdir(folder))
     shown = [name for name in names if not name.startswith(".") and not name.endswith(".nodes.parquet")]
     paths = [os.path.join(folder, name) for name in shown if name.endswith(".json") or by_name(name).format]
-    return [path for path in paths if os.path.isfile(path)]
+    return [path for path in paths if os.path.isfile(path) or shards(path)]

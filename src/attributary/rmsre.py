@@ -81,8 +81,7 @@ class Errors(NamedTuple):
         metric: Metric = weights,
     ) -> Self:
         """All of them at once."""
-        error = np.broadcast_to(nodes(count, variance, tau, metric), len(tree))
-        weight = checked_weights(tree, np.ones(len(tree)) if weights is None else weights)
+        error, weight = _per_node(tree, count, variance, tau, weights, metric)
         squared, depth, number = error**2, tree.depth, int(tree.first[0])
         of_levels = _means(squared, weight, tree.level, depth)
         of_roots = _means(squared, weight, tree.root * depth + tree.level, number * depth).reshape(number, depth)
@@ -95,17 +94,31 @@ class Errors(NamedTuple):
 
 def levels(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each level; nan for one without weight."""
-    return Errors.of(tree, count, variance, tau, **pooled).levels
+    error, weight = _per_node(tree, count, variance, tau, **pooled)
+    return np.sqrt(_means(error**2, weight, tree.level, tree.depth))
 
 
 def tree(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> float:
     """RMSRE_τ(T): the root mean square over the levels that have weight."""
-    return Errors.of(tree, count, variance, tau, **pooled).tree
+    error, weight = _per_node(tree, count, variance, tau, **pooled)
+    return float(np.sqrt(np.nanmean(_means(error**2, weight, tree.level, tree.depth))))
 
 
 def roots(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each root's own tree, in level order; its levels are those that it has."""
     return Errors.of(tree, count, variance, tau, **pooled).roots
+
+
+def _per_node(
+    tree: Tree,
+    count: ArrayLike,
+    variance: ArrayLike,
+    tau: float,
+    weights: ArrayLike | None = None,
+    metric: Metric = weights,
+) -> tuple[Floats, Floats]:
+    error = np.broadcast_to(nodes(count, variance, tau, metric), len(tree))
+    return error, checked_weights(tree, np.ones(len(tree)) if weights is None else weights)
 
 
 def checked_weights(tree: Tree, weights: ArrayLike) -> Floats:

@@ -4,7 +4,8 @@ Users see several ads and buy at times: within the window of 30 days, to the sec
 very time of an impression; several times after one impression; or without having seen any.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +83,9 @@ def _campaigns(location: Ints, u: Floats) -> Ints:
     return campaign
 
 
-def _conversions(user: Ints, campaign: Ints, time: Ints, users: int, draw: Any) -> tuple[Ints, Ints]:
+def _conversions(
+    user: Ints, campaign: Ints, time: Ints, users: int, draw: Callable[[int], Floats]
+) -> tuple[Ints, Ints]:
     appeal = np.exp(0.5 * generated.fixed_normal("appeal", len(CAMPAIGNS)))
     led = np.flatnonzero(draw(len(user)) < RATE * appeal[campaign])
     delay = generated.delays(generated.delay_laws(OVERALL[None]).draw(np.zeros(len(led), np.int64), draw(len(led))))
@@ -99,7 +102,7 @@ def _conversions(user: Ints, campaign: Ints, time: Ints, users: int, draw: Any) 
     return buyer, np.concatenate([bought, soon, _times(draw(unseen), draw(unseen))])
 
 
-def _log(when: Ints, rows: int, seed: int, **columns: Any) -> Arrow:
+def _log(when: Ints, rows: int, seed: int, **columns: object) -> Arrow:
     """A table in the order of time."""
     order = pa.array(np.argsort(when, kind="stable"))
     return pa.table(columns).take(order).replace_schema_metadata(generated.label("shop", rows, seed))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.budget.optimal import NodeBudgets
+from attributary.budget.methods import NodeBudgets
 from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from support.budgets import Case, cases, levelled

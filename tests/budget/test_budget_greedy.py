@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, budget
-from attributary.budget.greedy import _phases
+from attributary.budget.methods import _phases
 from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from attributary.denoising import linear

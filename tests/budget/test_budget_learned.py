@@ -11,7 +11,7 @@ from tests.budget.test_budget_optimal import grid
 
 from attributary import Tree, budget
 from attributary.budget.classes import classes
-from attributary.budget.optimal import DOUBT, LIMIT, Hedged, optimally
+from attributary.budget.methods import DOUBT, LIMIT, Hedged, optimally
 from attributary.budget.problem import BudgetProblem, Learned, expectations
 from attributary.budget.split import LevelBudgets
 from attributary.budget.tree_error import predicted, predicted_gain

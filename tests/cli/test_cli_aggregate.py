@@ -57,9 +57,7 @@ def run(*args: str, reports: str = "clear.avro") -> Result:
     return CliRunner().invoke(main, ["aggregate", "plan.json", reports, "--domain", "domain.avro", *output, *args])
 
 
-UNSURE = (
-    "the plan has no keys, so nothing shows whether the domain fits these reports: a wrong one is spent all the same"
-)
+UNSURE = "the plan has no keys, so nothing shows whether the domain fits these reports: a wrong one spends budget, too"
 
 
 def one_line(result: Result) -> bool:

@@ -221,7 +221,7 @@ def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["plan.json"], "a plan goes with its summary report"),
+        (["plan.json"], "denoise a plan with its summary report"),
         (["clean.csv"], "clean.csv is a table: use --table clean.csv"),
         ([], "give a plan and its summary report, or --table"),
         (["plan.json", "s.avro", "--levels", "a"], "--levels belongs to --table"),
@@ -229,7 +229,7 @@ def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
         (["--tree", "t", "--table", "x"], "--tree belongs to a plan"),
         (["plan.json", "none.avro"], "none.avro"),
         (["plan.json", "other.avro"], "no node of the tree is measured: other.avro has 1 other keys"),
-        (["plan.json", "plan.json"], "a plan goes with its summary report"),
+        (["plan.json", "plan.json"], "denoise a plan with its summary report"),
         (["plan.json", "tree.parquet"], "tree.parquet is neither Avro nor JSON"),
         (["plan.json", "s.avro", "--tree", "none"], "none"),
         (["s.avro", "s.avro"], "s.avro"),

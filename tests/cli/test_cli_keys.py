@@ -200,7 +200,7 @@ BAD: dict[str, tuple[list[str], str]] = {
         "a source has 1 to 3 destinations; got 4: leave some out",
     ),
     "bits": (["plan.json", "--bits", "campaign=many"], "--bits takes a whole number, as in"),
-    "bits of what": (["plan.json", "--bits", "9"], "--bits takes an attribute and what it gets"),
+    "bits of what": (["plan.json", "--bits", "9"], "--bits takes an attribute and its value"),
     "too many bits": (
         ["plan.json", "--bits", "campaign=64", "--bits", "location=62"],
         "plan.json: a key has 128 bits; plan and level 19",

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from attributary.budget import METHODS as SPLITS
 from attributary.cli import main
-from attributary.cli.evaluation_grid import POOLS, methods_help
+from attributary.cli.evaluate import POOLS, methods_help
 from attributary.cli.paper import DATASETS
 from attributary.estimators import ESTIMATORS
 from attributary.evaluate import Store

@@ -125,7 +125,7 @@ def test_a_broken_or_foreign_file_is_one_line_and_the_old_page_stays(
         (["a.parquet", "-o", "empty"], "empty is a folder; give the name of a file in it"),
         (["a.parquet", "-o", "no/where.html"], "cannot be written: there is no folder"),
         (["a.parquet", "--tau", "0"], "--tau is a number above 0; got 0.0"),
-        (["a.parquet", "--proven"], "--test, --proven, --measure, --largest, --against and --changes are of periods"),
+        (["a.parquet", "--proven"], "--test, --proven, --measure, --largest, --against and --changes compare periods"),
         (["a.parquet", "--tau", "nan"], "--tau is a number above 0; got nan"),
         (["a.parquet", "--charts", "a.parquet"], "a.parquet cannot be made: File exists"),
         (["a.parquet", "--levels", "x,y"], "a.parquet has no column 'x'; its columns are node"),
@@ -234,7 +234,7 @@ def test_changes_are_a_table_too(tmp_path: Path) -> None:
     now, before, change = ([float(x) for x in table[name].to_pylist()] for name in ("now", "before", "change"))
     assert change == pytest.approx([x - y for x, y in zip(now, before, strict=True)])
     refused = report(tmp_path / "t.csv", "-o", tmp_path / "p.html", "--changes", tmp_path / "changes.csv")
-    assert refused.exit_code == 2 and "--changes are of periods" in refused.stderr
+    assert refused.exit_code == 2 and "--changes compare periods" in refused.stderr
 
 
 def test_a_week_is_compared_with_the_mean_of_the_earlier_ones(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
 def test_an_earlier_report_is_a_prior_for_limits_that_are_given(shop: Path, tmp_path: Path) -> None:
     run("run", shop / "fixed.toml", "--seed", 1, "-o", tmp_path, "--format", "csv", "-q")
     planned = run("plan", shop / "fixed.toml", "--prior", tmp_path / "estimates.csv", "-o", tmp_path / "next.json")
-    assert "the prior does not tell what limits cut off count, revenue" in planned.stderr
+    assert "the prior does not show how much of count, revenue the limits cut off" in planned.stderr
     assert not Plan.load(str(tmp_path / "next.json")).prior.protected  # its noise is seeded
     refused = run("plan", shop / "auto.toml", "--prior", tmp_path / "estimates.csv", code=2)
     assert "needs a prior with ranks" in refused.stderr

@@ -18,8 +18,7 @@ import pytest
 
 from attributary.api.ara.wire import avro
 from attributary.cli import COMMANDS
-from attributary.cli.printing import plain
-from attributary.cli.summary_file import as_json
+from attributary.cli.printing import as_json, plain
 from attributary.facts.numerals import Numeral, percent, span
 from attributary.tables.table_columns import SEEDED
 from support.browser_reports import batch

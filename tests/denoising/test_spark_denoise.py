@@ -1,4 +1,4 @@
-"""On Spark, forests come out as on one machine; the laws themselves are tested in test_cut.py, without Spark."""
+"""On Spark, forests come out as on one machine; the laws themselves are tested in test_tree_cut.py, without Spark."""
 
 from dataclasses import replace
 from typing import Any

@@ -178,7 +178,7 @@ def test_what_noisy_figures_are_taken_for_is_printed_and_an_option_corrects_it()
         session.close()
     assert [each.exit_code for each in found] == [0, 0, 0], found[0].output + found[2].output
     assert "recognised: " in found[0].stderr and "ALL" in found[0].stderr and found[1].stderr == ""
-    assert [len(session.store.now) for session in sessions] == [5, 5, 6]  # north and south above 3 or 4 stores
+    assert [len(session.store) for session in sessions] == [5, 5, 6]  # north and south above 3 or 4 stores
 
 
 def test_noisy_figures_that_were_replaced_are_denoised_again() -> None:

@@ -386,8 +386,8 @@ def test_what_a_learned_estimate_rests_on_is_told(shop: Path, prior: bool) -> No
     Path("last.csv").write_text("\n".join(["store,week,conversions", *rows, ""]))
     options = ("--noise", "laplace:scale=5", "--estimator", "learned", *["--prior", "last.csv"][: 2 * prior])
     for renderer, text in noise_said(*options).items():
-        assert ("he prior is an earlier period" in text) == prior, renderer
-        assert ("o earlier period has a part in it" in text) != prior, renderer
+        assert ("he prior combines an earlier period" in text) == prior, renderer
+        assert ("o earlier period is used" in text) != prior, renderer
 
 
 def test_the_page_of_a_run_neither_denoises_nor_validates_again(tmp_path: Path) -> None:

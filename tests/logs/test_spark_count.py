@@ -385,3 +385,24 @@ def test_py4j_does_not_log_what_it_raises(caplog: pytest.LogCaptureFixture) -> N
         logging.error("something else")
     assert [record.getMessage() for record in caplog.records] == ["something else"]
     assert not logging.getLogger().filters
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("ModuleNotFoundError: No module named 'attributary.pipeline'", "has no attributary"),
+        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 11.0.0 must be installed; however, it was not found.", "has no PyArrow"),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker: 3.9, in driver: 3.11",
+            "is another",
+        ),
+        ('Caused by: java.io.IOException: Cannot run program "/opt/python": error=2', "is not there: /opt/python"),
+    ],
+)
+def test_workers_without_attributary_are_named(words: str, reason: str) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.errors import PySparkException
+
+    told = f"the Python of Spark's workers {reason}.*install attributary where they run"
+    with pytest.raises(InputError, match=told), spark_errors():
+        raise PySparkException(words)

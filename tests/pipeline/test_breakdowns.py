@@ -312,7 +312,7 @@ def test_the_explorer_looks_at_one_of_them(done: Run, tmp_path: Path) -> None:
             session = open_session(str(path), breakdown=name)
             table = session.about({})["table"]
             assert table["nodes"] == len(run.tree) and [e["name"] for e in table["levels"]] == list(run.plan.levels)
-            rows = session.page(session.queries({}), {})["rows"]
+            rows = session.queries({}).page({})["rows"]
             largest = max(run.estimates["count"].count[run.tree.roots])
             assert rows[0]["estimate"] == pytest.approx(largest) and name in session.recognised[0]
             session.close()

@@ -11,12 +11,17 @@ from click.testing import CliRunner
 
 from attributary.cli import main
 from attributary.errors import InputError
+from attributary.file_kind import file_kind
 from attributary.logs import count
 from attributary.logs.spark import Spark
 from attributary.noise import blocks
+from attributary.noise.blocks import BlockEntropy
 from attributary.pipeline import spark_count
+from attributary.pipeline.read_prior import read_prior
+from attributary.pipeline.run import run
 from attributary.pipeline.spark_count import count_spark
 from attributary.spec import Spec
+from attributary.tables import read_table
 from attributary.tables.table_columns import TRUE_COUNTS, plain
 from support.spark_driver import rows_collected
 
@@ -106,3 +111,24 @@ def test_several_breakdowns_say_what_to_do(engine: Spark, shop: Path) -> None:
     out = str(shop / "counts.parquet")
     done = CliRunner().invoke(main, ["count", str(shop / "spec.toml"), "--engine", "spark", "-o", out])
     assert done.exit_code == 0 and "as one file" in done.output, done.output
+
+
+def test_a_folder_of_shards_is_one_table(shop_of: Callable[[int], Path]) -> None:
+    """One machine reads what a cluster wrote: its files are neither periods of their own nor some of the rows."""
+    shop = shop_of(20_000)
+    done = run(str(shop / "spec.toml"), rng=BlockEntropy(1))
+    done.save(str(shop / "one"))
+    for name in ("estimates", "counts"):
+        table = pq.read_table(shop / "one" / f"{name}.parquet")
+        (shop / "parts" / f"{name}.parquet").mkdir(parents=True)
+        half = len(table) // 2
+        for i, part in enumerate((table.slice(0, half), table.slice(half))):
+            pq.write_table(part, shop / "parts" / f"{name}.parquet" / f"part-{i:05}-c000.snappy.parquet")
+        (shop / "parts" / f"{name}.parquet" / "_SUCCESS").touch()
+        whole, path = str(shop / "one" / f"{name}.parquet"), str(shop / "parts" / f"{name}.parquet")
+        assert read_table(path).to_pylist() == read_table(whole).to_pylist()
+        assert file_kind(path).kind == file_kind(whole).kind == name
+        expected = read_prior(done.plan.spec, done.tree, whole)
+        assert (read_prior(done.plan.spec, done.tree, path).mean == expected.mean).all()
+    of_run = [read_prior(done.plan.spec, done.tree, str(shop / folder)).mean for folder in ("one", "parts")]
+    assert (of_run[0] == of_run[1]).all()

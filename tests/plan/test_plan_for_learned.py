@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.cli.test_cli_plan import SPEC, SPLIT, counts
 
 from attributary import prior
-from attributary.budget.optimal import LIMIT
+from attributary.budget.methods import LIMIT
 from attributary.cli import main
 from attributary.errors import InputError
 from attributary.evaluate import methods

@@ -31,8 +31,7 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
 from attributary.read_estimates import read_estimates
 from attributary.report import ReportInputs, page, read, to_file
-from attributary.report.chart import NARROW, WIDE
-from attributary.report.charts import counts_chart, spans
+from attributary.report.charts import NARROW, WIDE, counts_chart, spans
 from attributary.report.curves import curves
 from attributary.report.page_data import cut, pack
 from attributary.tables import write_table

@@ -35,7 +35,7 @@ def report(*arguments: str) -> Result:
     [
         (1.0, 1.0, ["No clear change in conversions from W2 to W3", "Of 3 rows of campaign, none changed."]),
         (1.3, 1.0, ["Conversions grew from W2 to W3: +", "more than noise and chance explain"]),
-        (0.5, 1.0, ["Conversions fell from W2 to W3: −", "Of 3 rows of campaign, 3 changed"]),
+        (0.5, 1.0, ["Conversions fell from W2 to W3: −", "Of 3 rows of campaign, all changed"]),
         (1.0, 1.5, ["1 changed: outlet grew, +"]),
     ],
 )
@@ -85,7 +85,7 @@ def test_the_command_takes_a_folder_of_periods_or_two(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--charts", "charts"], "--charts are of one period"),
+        (["--charts", "charts"], "--charts draws one period"),
         (["--false-discoveries", "2"], "between 0 and 1"),
         (["--test", "per-impression"], "needs the column 'impressions'"),
         (["-o", "weeks/W1.parquet"], "weeks/W1.parquet"),

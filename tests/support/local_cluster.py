@@ -28,6 +28,7 @@ from attributary.noise import blocks
 from attributary.noise.blocks import BlockEntropy
 from attributary.pipeline.denoise_summary import denoise_summary
 from attributary.pipeline.run import run
+from attributary.pipeline.spark_count import count_spark
 from attributary.pipeline.spark_nodes import denoise_summary_spark, keys_spark
 from attributary.pipeline.spark_run import run_spark
 from attributary.spec import Spec
@@ -105,8 +106,12 @@ def main(folder: Path) -> None:
     )
     with Spark(session) as engine:
         with one_killed(session, "count"):
-            counted = count(spec, str(folder), engine=engine)
-        assert counted.table.equals(count(spec, str(folder)).table)
+            counted = count_spark(spec, str(folder), engine=engine)
+            counted.save(str(folder / "counts.parquet"))
+        expected = count(spec, str(folder)).table
+        found = sorted_by_path(pq.read_table(folder / "counts.parquet"))
+        assert found.equals(sorted_by_path(expected))
+        assert counted.collected().table.equals(expected)
 
         with one_killed(session, "run"):
             done = run_spark(path, engine=engine, seed=3, plan=plan, estimator="nonnegative")

@@ -9,8 +9,7 @@ the names that users give.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from attributary.budget.greedy import equal, greedy, leaves
-from attributary.budget.optimal import optimal, per_node
+from attributary.budget.methods import equal, greedy, leaves, optimal, per_node
 from attributary.budget.split import Expected, Split, expected
 
 __all__ = [

@@ -14,6 +14,7 @@ from unicodedata import combining, normalize
 
 from attributary.errors import InputError
 from attributary.file_kind import file_kind, files_in
+from attributary.tables.table_source import shards
 
 LANGUAGES = """january february march april may june july august september october november december
 januar februar marz april mai juni juli august september oktober november dezember
@@ -226,7 +227,7 @@ def table_of_period(path: str) -> str | None:
 
 def estimate_files(folder: str) -> list[str]:
     """The tables of estimates in a folder."""
-    return [path for path in files_in(folder) if _has_estimates(path)]
+    return [path for path in ([folder] if shards(folder) else files_in(folder)) if _has_estimates(path)]
 
 
 def _has_estimates(path: str) -> bool:

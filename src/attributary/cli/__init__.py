@@ -12,7 +12,7 @@ import click
 from attributary import __version__
 from attributary.cli.command_errors import LONGEST, bare, end_of, stand_in, with_options
 from attributary.cli.options import TextOrFile
-from attributary.cli.summary_file import choose_lines, log_line, with_summary
+from attributary.cli.printing import choose_lines, log_line, with_summary
 from attributary.errors import InputError, one_line
 from attributary.whole_files import written
 

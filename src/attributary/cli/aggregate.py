@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import MOST_AT_ONCE, flag, noise_seed, option, quiet
-from attributary.cli.printing import muted, say, stages
+from attributary.cli.printing import fact, muted, say, stage_rows, stages
 from attributary.cli.reading import refuse_inputs
-from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError, one_line
 
 if TYPE_CHECKING:
@@ -51,18 +50,18 @@ NOT PRIVATE and spend no budget. More: docs/aggregate.md
     "private_keys",
     multiple=True,
 )
-@option("--epsilon", "Another ε than the plan's, above 0 and up to 64.", type=float)
+@option("--epsilon", "Use this ε instead of the plan's, above 0 and up to 64.", type=float)
 @option("--l1", "Without a plan, with --epsilon: the L1 of a report, as in 65536.", type=click.IntRange(1, 2**32 - 1))
 @option("--filtering-ids N,N", "Filtering ids whose contributions count.", default="0")
 @option(
     "--ledger FILE",
     "Record of what was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
 )
-@option("--max-errors SHARE", "Largest share of unusable reports.", "most_errors", default="10%")
-@option("--max-age TIME", "Refuse reports that were due longer ago (before today, UTC), as in 90d.", "since")
+@option("--max-errors SHARE", "Largest share of reports that may be unusable.", "most_errors", default="10%")
+@option("--max-age TIME", "Refuse reports that were due longer than this before today (UTC), as in 90d.", "since")
 @option("--reporting-site SITE", "Site whose reports count.  [default: the most frequent]", default="")
 @flag("--skip-spent", "Leave out reports of hours that were queried before, and count them.")
-@option("--errors FILE", "Write how many reports have which error (JSON).", "errors_file")
+@option("--errors FILE", "Write the number of reports with each error to this file (JSON).", "errors_file")
 @flag("--debug", "Count only reports in debug mode; write sums and noise side by side, too.")
 @flag("--no-noise", "Write exact sums, which are NOT private.")
 @noise_seed
@@ -86,7 +85,7 @@ def aggregate(
     not_private = how["debug"] or how["no_noise"] or how["seed"] is not None
     if not (quiet or not_private or (plan and plan.breakdowns[0].keys)):
         why = "no plan is given" if plan is None else "the plan has no keys"
-        say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one is spent all the same")
+        say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one spends budget, too")
     now = time.time()
     how |= {"filtering_ids": _ids(how["filtering_ids"]), "most_errors": _share(how["most_errors"])}
     how |= {"since": 0 if how["since"] is None else _since(how["since"], now)}

@@ -133,8 +133,7 @@ class Closed(io.RawIOBase):
     def readinto(self, buffer: object, /) -> int:
         raise InputError(f"standard {self.called} is closed; open it, or give a file")
 
-    def write(self, data: object, /) -> int:
-        raise InputError(f"standard {self.called} is closed; open it, or give a file")
+    write = readinto
 
 
 def stand_in() -> None:
@@ -144,13 +143,9 @@ def stand_in() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the least number that is free: this one
-    if sys.stdin is None:
-        sys.stdin = _text(Closed("input"))
-    if sys.stdout is None:
-        sys.stdout = _text(Closed("output"))
+    for stream, name in (("stdin", "input"), ("stdout", "output")):
+        if getattr(sys, stream) is None:
+            raw: Any = Closed(name)
+            setattr(sys, stream, io.TextIOWrapper(raw, encoding="utf-8", write_through=True))
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, it stays open to the end
-
-
-def _text(raw: Any) -> io.TextIOWrapper:
-    return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)

@@ -6,9 +6,8 @@ from typing import Any, get_args
 import click
 
 from attributary.cli.options import engine_options, file_output, format_option, option, period_options, quiet
-from attributary.cli.printing import place_of, reading_bar, say
+from attributary.cli.printing import fact, place_of, reading_bar, say, stage_rows
 from attributary.cli.reading import log_paths, refuse_inputs
-from attributary.cli.summary_file import fact, stage_rows
 from attributary.tables.table_source import Format
 
 FORMATS = [name for name in get_args(Format) if name != "xlsx"]  # counts are too many rows for a sheet

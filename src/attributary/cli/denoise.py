@@ -231,7 +231,7 @@ def _with_trees(files: Sequence[str], trees: Sequence[str]) -> list[tuple[str, s
         else:
             pairs.append((plan, path))
     if not pairs or plan != pairs[-1][0]:
-        raise InputError(f"a plan goes with its summary report, as in {plan} summary.avro; got none for {plan}")
+        raise InputError(f"denoise a plan with its summary report, as in {plan} summary.avro; {plan} has none")
     if len(trees) > 1 and len(trees) != len(pairs):
         raise InputError(
             f"--tree is one for all summary reports, or one for each, in their order; got {len(trees)} for {len(pairs)}"
@@ -266,9 +266,9 @@ def _refuse_mixtures(files: tuple[str, ...], tree: tuple[str, ...], of_table: Re
     if len(files) == 1:
         if not files[0].endswith((".json", ".avro")):
             raise InputError(f"{files[0]} is a table: use --table {files[0]}, or give a plan and a summary report")
-        raise InputError(f"a plan goes with its summary report, as in {files[0]} summary.avro; got only one file")
+        raise InputError(f"denoise a plan with its summary report, as in {files[0]} summary.avro; got only one file")
     if files and options:
-        raise InputError(f"`{options[0]}` belongs to --table; a plan and its summary report say what it would")
+        raise InputError(f"`{options[0]}` belongs to --table; with a plan and its summary report, leave it out")
     if files:
         return
     if tree:

@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from attributary.cli.options import amount_options, flag, form_options, levels_option, option, quiet, tau_option
-from attributary.cli.printing import say, stages
+from attributary.cli.printing import current, fact, say, stages
 from attributary.cli.reading import answered
-from attributary.cli.summary_file import current, fact
 
 ABOUT = """Browse estimates of any size, and try out budgets, in the browser.
 

@@ -5,8 +5,7 @@ from typing import Any
 import click
 
 from attributary.cli.options import choice, option, quiet, row_count
-from attributary.cli.printing import say, writing_bar
-from attributary.cli.summary_file import fact
+from attributary.cli.printing import fact, say, writing_bar
 
 KINDS = ["csscl", "camb", "shop", "forest"]
 FORMATS = ["parquet", "published"]

@@ -5,8 +5,7 @@ import os
 import click
 
 from attributary.cli.options import file_output, quiet
-from attributary.cli.printing import reading_bar, say
-from attributary.cli.summary_file import fact
+from attributary.cli.printing import fact, reading_bar, say
 from attributary.errors import InputError, one_line
 from attributary.whole_files import save
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.options import cluster_options, flag, on_cluster, option, quiet
-from attributary.cli.printing import Out, print_table, say, stages
+from attributary.cli.printing import Out, fact, print_table, say, stages
 from attributary.cli.reading import check_folder, refuse_inputs
-from attributary.cli.summary_file import fact
 from attributary.errors import InputError, brief
 from attributary.types import Record
 from attributary.whole_files import sole_writer, whole_folder
@@ -53,7 +52,7 @@ docs/cleanrooms.md, docs/w3c.md, docs/cluster.md
 @option("--source-event-id N", "Event id of the impression.", type=EVENT)
 @option("--deduplication-key N", "Deduplication key of the conversion, such as an order number.", type=EVENT)
 @option("--impressions FILE", "Impressions that occurred: write the query to -o.", multiple=True)
-@flag("--partial", "Say that --impressions lacks some impressions that reports can hold.")
+@flag("--partial", "State that --impressions lacks some of the impressions that reports can hold.")
 @option("--bits A=N", "At the first run: bits of an attribute in a key.", multiple=True)
 @option("--values A=X,Y", "At the first run: all values of a known attribute.", multiple=True)
 @option(
@@ -171,11 +170,14 @@ def _on_spark(
 
 def _options(options: Record, api: "AttributionApi") -> Record:
     """The options that were given, as values; refuses those that the plan's API does not have."""
-    pairs = {name: _pairs(f"--{name}", options[name]) for name in ("bits", "values")}
+    bits, values = (dict(_pairs(f"--{name}", options[name])) for name in ("bits", "values"))
+    wrong = next((text for text in bits.values() if not (text.isascii() and text.isdigit())), None)
+    if wrong is not None:
+        raise InputError(f"--bits takes a whole number, as in --bits campaign=40; got {wrong!r}")
     read = {
         **options,
-        "bits": {name: _whole(text) for name, text in pairs["bits"]},
-        "values": {name: tuple(text.split(",")) for name, text in pairs["values"]},
+        "bits": {name: int(text) for name, text in bits.items()},
+        "values": {name: tuple(text.split(",")) for name, text in values.items()},
         "destination": options["destination"][0] if len(options["destination"]) == 1 else list(options["destination"]),
     }
     wanted = {name: value for name, value in read.items() if value not in (None, {}, [])}
@@ -203,14 +205,8 @@ def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
     pairs = [text.partition("=") for text in texts]
     for name, equals, value in pairs:
         if not (name and equals and value):
-            raise InputError(f"{option} takes an attribute and what it gets, as in {option} campaign=…; got {name!r}")
+            raise InputError(f"{option} takes an attribute and its value, as in {option} campaign=…; got {name!r}")
     return [(name, value) for name, _, value in pairs]
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise InputError(f"--bits takes a whole number, as in --bits campaign=40; got {text!r}")
-    return int(text)
 
 
 def _print_layout(clients: "Clients", path: str) -> None:

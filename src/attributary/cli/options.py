@@ -188,7 +188,7 @@ form_options = together(  # how a table is read
     choice("--decimal", ".,", "Decimal separator, if it cannot be detected."),
     option("--separator CHARACTER", "Field delimiter, if it cannot be detected: ';' or tab."),
     option("--sheet NAME", "Sheet of a spreadsheet.  [default: the only one with a table]"),
-    option("--wide LEVEL", "Level that a pivot's columns are the labels of, as in day."),
+    option("--wide LEVEL", "Level whose labels are the columns of a pivot table, as in day."),
 )
 
 

@@ -1,18 +1,21 @@
 """attributary paper: the paper's experiments on a published file, or on a look-alike."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli import evaluation_grid as grids
+from attributary.cli import evaluate as grids
 from attributary.cli.options import choice, flag, option, quiet, row_count
-from attributary.cli.printing import print_tables, say, stages
+from attributary.cli.printing import fact, print_tables, say, stages
 from attributary.cli.reading import check_folder, make_folder, refuse_inputs
-from attributary.cli.summary_file import fact
 from attributary.errors import InputError
 from attributary.types import Record
 from attributary.whole_files import save, sole_writer, whole_folder
+
+if TYPE_CHECKING:
+    from attributary.evaluate import Evaluation
+    from attributary.facts.numerals import Table
 
 DATASETS = ["csscl", "camb"]
 PICTURES = ("pdf", "png", "svg")
@@ -58,7 +61,7 @@ interrupted run continues where it stopped. More: docs/evaluation.md
 @grids.tried("--epsilon", "epsilons", grids.Numbers(), "Budgets to try.", "0.5,1,2,4,8,16,32,64")
 @grids.tried("--tau", "taus", grids.Numbers(), "Thresholds to try.", "5,10")
 @grids.tried("--noise", "noises", grids.NoiseNames(), PAPER_NOISES, "api,unit")
-@grids.options
+@grids.grid_options
 @option("-o --output DIR", "Folder to write to.", required=True)
 @choice("--format", grids.FORMATS, "Format of the table.", "parquet", "format_")
 @quiet("Print no progress and no messages.")
@@ -104,7 +107,7 @@ def paper(
             prior = EPSILON if prior_epsilon is None else prior_epsilon
             options: Record = {"prior_epsilon": prior, "seed": grid["seed"], "cache": kept, "threads": threads}
             experiment = paper(dataset, log, noises, choices, **options)
-        evaluation = grids.run(experiment.cases, kept, not quiet, **grid)
+        evaluation = grids.run_grid(experiment.cases, kept, not quiet, **grid)
         with stages(not quiet) as stage:
             stage("drawing")
             beside = [*stated_tables(evaluation, PAPER[dataset].stated, STATED_EPSILON), *best_tables(evaluation)]
@@ -127,7 +130,7 @@ def _names(dataset: str) -> list[str]:
     return [*(f"evaluation.{kind}" for kind in grids.FORMATS), *pictures, "evaluation.tex", "index.html"]
 
 
-def _write(evaluation: Any, beside: list[Any], dataset: str, output: str, format_: str) -> None:
+def _write(evaluation: "Evaluation", beside: "list[Table]", dataset: str, output: str, format_: str) -> None:
     """Writes the table, the figures and the page, all of one run."""
     from attributary.report import ReportInputs, page
     from attributary.tables import write_table

@@ -13,7 +13,7 @@ from attributary.types import Record
 
 ROUNDINGS = ["largest-remainder", "floor"]
 
-ABOUT = """Split a privacy budget where it does most good.
+ABOUT = """Split a privacy budget where it does the most good.
 
 \b
     $ attributary plan spec.toml --prior counts.parquet -o plan.json
@@ -46,7 +46,7 @@ coarser attributes (location=country) or fewer (location=). Join changes by a se
 """
 
 
-@click.command(help=ABOUT, short_help="Split a privacy budget where it does most good.")
+@click.command(help=ABOUT, short_help="Split a privacy budget where it does the most good.")
 @click.argument("spec", metavar="SPEC")
 @prior_options
 @option("--tree FILE", "Tables or patterns with the values to query.  [default: the prior's]", "tree_path")
@@ -170,7 +170,7 @@ def _check(method: str, output: str | None, estimator: str | None) -> bool:
         wanted = " or ".join(name for name, each in METHODS.items() if each.learns)
         raise InputError(f"--estimator {estimator} goes with --method {wanted}; got {method}: leave one of them out")
     if output and method not in METHODS:
-        raise InputError(f"a plan is of one method; got --method {method} and -o: compare first, then write one")
+        raise InputError(f"a plan has one method; got --method {method} and -o: compare first, then write one")
     if output == "-" and by_node:
         raise InputError("a plan by node has two files, the plan and its nodes; give -o a name, as in plan.json")
     if output:

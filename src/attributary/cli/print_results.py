@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attributary.cli.printing import Out, place_of, plain, print_table, say
-from attributary.cli.summary_file import fact
+from attributary.cli.printing import Out, fact, place_of, plain, print_table, say
 from attributary.errors import one_line
 from attributary.facts import breakdowns as of_breakdowns
 from attributary.facts import estimates as of_estimates
 from attributary.facts import plan as facts
-from attributary.facts.losses import USED_UP, count_lines
 from attributary.facts.numerals import Line, percent
+from attributary.facts.privacy import USED_UP, count_lines
 from attributary.facts.quantity import Quantity
 from attributary.plan import Plan, Variant
 from attributary.prior import Prior
@@ -253,7 +252,7 @@ def print_what_if(plan: Plan, variants: list[Variant], planned: float | None = N
         first = _under_settings(one, noise) if settings else [f"{sum(level.nodes for level in errors.levels):,}"]
         rows.append([words, *first, *(of_level.get(level, "–") for level in levels), *whole])
     out = Out()
-    out.print(f"\nexpected errors if something else were asked, {plan.method} split; all: over the levels there are")
+    out.print(f"\nwhat-if: expected errors with one thing changed, {plan.method} split; all: over the levels there are")
     print_table(out, rows)
     if settings:
         _print_settings(out, plan, variants)
@@ -291,7 +290,7 @@ def _print_settings(out: Out, plan: Plan, variants: list[Variant]) -> None:
     under = "" if len(alike) == len(each) else f" under the {plan.spec.terms.title}"
     out.print(f"least error{under}: {best}, {percent(least.expected.tree.plan)} over all levels")
     lost = "all² = noise² + loss²: what budgets lose is missing from all figures, and no denoising brings it back"
-    out.print(lost if plan.measures[0].bias_known else f"{lost}; this prior does not tell what is lost")
+    out.print(lost if plan.measures[0].bias_known else f"{lost}; this prior does not show what is lost")
     for terms in dict.fromkeys(one.spec.terms for _, one in each):
         out.print(f"per {terms.protects}: what ε of the {terms.title} protects is {terms.protected}")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from attributary.cli.summary_file import current
+from attributary.cli.printing import current
 from attributary.errors import InputError, QuestionError
 
 if TYPE_CHECKING:

@@ -1,15 +1,18 @@
 """attributary report: one page of a plan, estimates or an evaluation, to send on."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from attributary.cli import options
-from attributary.cli.printing import place_of, say, stages
+from attributary.cli.printing import fact, place_of, say, stages
 from attributary.cli.reading import make_folder, refuse_inputs
-from attributary.cli.summary_file import fact
 from attributary.errors import InputError
+
+if TYPE_CHECKING:
+    from attributary.plan import Plan
+    from attributary.report import Chart
 
 NODES, SERIES_NODES = 200_000, 2_000
 TESTS = ["rates", "counts", "per-impression"]
@@ -55,7 +58,7 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     "by",
 )
 @options.option(
-    "--largest", "With periods: the most that one event adds, such as a purchase; 1 for counts.", type=float
+    "--largest", "With periods: the largest amount that one event adds, such as a purchase; 1 for counts.", type=float
 )
 @options.choice("--test", TESTS, "With periods: the hypothesis to test.  [default: rates, for counts]")
 @options.option(
@@ -64,12 +67,12 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     type=float,
     default=0.05,
 )
-@options.flag("--proven", "With periods: keep to that share whatever the dependence of nodes.")
+@options.flag("--proven", "With periods: hold that share under any dependence between nodes.")
 @options.option("--measure NAME", "With periods: the measure to compare.  [default: the first]")
 @options.choice(
     "--against",
     ["last", "mean"],
-    "With periods: compare the last one with the one before or the mean of all before.  [default: last]",
+    "With periods: compare the last one with the one before, or with the mean of all earlier ones.  [default: last]",
 )
 @options.option("--changes FILE", "With periods: also write what changed in the last step, as a table.")
 @options.amount_options
@@ -104,13 +107,13 @@ def report(
     weeks = _one_table(files) if of_periods["by"] else period_tables(list(files))
     if weeks:
         if charts:
-            raise InputError("--charts are of one period; give one run, or leave it out")
+            raise InputError("--charts draws one period; give one run, or leave it out")
         _report_series(weeks, output, nodes, title, quiet, levels=levels, **of_periods)
         return
     if any(of_periods[name] for name in ("test", "proven", "measure", "largest", "against", "changes")):
         raise InputError(
-            "--test, --proven, --measure, --largest, --against and --changes are of periods; give a folder of them, or "
-            "THIS and LAST"
+            "--test, --proven, --measure, --largest, --against and --changes compare periods; give a folder of them, "
+            "or THIS and LAST"
         )
     with stages(not quiet) as stage:
         stage("reading")
@@ -180,7 +183,7 @@ def _report_series(
         fact(total=facts.total, sum=facts.sum, changed=facts.changed, periods=facts.periods)
 
 
-def _plan_of(path: str) -> Any:
+def _plan_of(path: str) -> "Plan | None":
     """The plan beside a table of estimates, if the table states that it is of this plan; else no ε is known."""
     from attributary.plan import Plan
     from attributary.tables import read_table
@@ -206,7 +209,7 @@ def _say_made(html: str, output: str, not_private: str, answer: list[str], notes
         say(sentence)
 
 
-def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) -> list[str]:
+def _write_charts(drawn: "list[Chart]", folder: str, format_: str, read: tuple[str, ...]) -> list[str]:
     from attributary.report import save, to_file
 
     make_folder(folder, "--charts")

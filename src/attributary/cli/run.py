@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli import options
-from attributary.cli.printing import Out, muted, print_table, reading_bar, say, stages, warn_first
+from attributary.cli.printing import Out, fact, muted, print_table, reading_bar, say, stage_rows, stages, warn_first
 from attributary.cli.reading import check_folder, log_paths, refuse_inputs
-from attributary.cli.summary_file import fact, stage_rows
 from attributary.errors import InputError
 from attributary.types import Record
 from attributary.whole_files import sole_writer
@@ -84,8 +83,8 @@ def run(
     **how: Any,
 ) -> None:
     from attributary.cli.print_results import print_counts, print_estimates, print_plans
-    from attributary.facts.losses import NOT_PROTECTED, loss_table
     from attributary.facts.plan import batch_lines
+    from attributary.facts.privacy import NOT_PROTECTED, loss_table
     from attributary.logs.count import make_engine
     from attributary.logs.log_files import rows_in_logs
     from attributary.pipeline.run import FILES, check_earlier
@@ -176,7 +175,7 @@ def _print_parts(
 
 def _print_errors(errors: dict[str, float]) -> None:
     for name, error in errors.items():
-        say(f"error of this run: {error:.1%} of {name} (of tau where that is larger)")
+        say(f"error of this run: {error:.1%} of {name} (or of tau, if that is larger)")
 
 
 def _notes(done: "Run | RunInParts", tables: Collection[str], output: str, private: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.facts.evaluation import Point, error_tables, method_tables, paired, read_evaluation, tree_errors
 from attributary.html import html_table
-from attributary.report.chart import Chart, VegaLite, alone, to_file
+from attributary.report.charts import Chart, VegaLite, alone, to_file
 from attributary.report.curves import chart
 from attributary.types import Arrow, Record
 

@@ -78,7 +78,7 @@ function drawn(now, node, page, signal) {
   document.getElementById("grid").classList.toggle("compared", Boolean(about.before));
   const nothing = document.getElementById("nothing");
   nothing.hidden = rows.length > 0;
-  nothing.textContent = now.find ? `No label here contains “${clipped(now.find, 60)}”.` : "Nothing stands below this row.";
+  nothing.textContent = now.find ? `No label here contains “${clipped(now.find, 60)}”.` : "No rows below this one.";
   document.querySelector("#counts .scroller").hidden = !rows.length;
   pager(now, page, page.of);
   if (page.of === null) total(now, page, signal);

@@ -34,7 +34,6 @@ EPSILON = 4.0
 MOST_DIGITS = 30
 SPAN, POINTS = 4.0, 9  # of the curve: times less and more ε
 Params = Mapping[str, str]
-Answer = Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,24 +171,24 @@ def start_of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> PlanSta
 
 
 def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> PlanStart:
-    counts = next((each for each in (store, *store.others) if each.now.measure == COUNT), store)
-    now, view, cursor = counts.now, counts.view, store.connection.cursor
-    count = np.empty(len(now))
+    counts = next((each for each in (store, *store.others) if each.measure == COUNT), store)
+    view, cursor = counts.view, store.connection.cursor
+    count = np.empty(len(counts))
     columns = cursor().execute(f"SELECT node, coalesce(estimate, 0) AS estimate FROM {view}").fetchnumpy()
     count[columns["node"]] = columns["estimate"]
-    cells = ", ".join(f"a{i}" for i in range(len(now.attributes))) or "label"
+    cells = ", ".join(f"a{i}" for i in range(len(counts.attributes))) or "label"
 
     @cache
     def path(node: int) -> Sequence[str]:
         labels = cursor().execute(f"SELECT {cells} FROM {view} WHERE node = ?", [node]).fetchone()
         return [str(label) for label in labels if label is not None]
 
-    same = plan if plan is not None and plan.levels[: len(now.levels)] == now.levels else None
+    same = plan if plan is not None and plan.levels[: len(counts.levels)] == counts.levels else None
     return PlanStart(
-        _spec(now.levels, now.total, tau) if same is None else count_spec(same.spec),
-        replace(Tree.from_parents(now.forest.parent), total=now.total),
+        _spec(counts.levels, counts.total, tau) if same is None else count_spec(same.spec),
+        replace(Tree.from_parents(counts.forest.parent), total=counts.total),
         count,
-        f"{numerals.many(len(now), 'row')}, estimates from {now.path}",
+        f"{numerals.many(len(counts), 'row')}, estimates from {counts.path}",
         path,
         share=None if same is None else shares_of(same),
     )
@@ -259,7 +258,7 @@ def _number(text: str, name: str) -> float:
 # The answers
 
 
-def answer(start: PlanStart, params: Params) -> Answer:
+def answer(start: PlanStart, params: Params) -> Record:
     """What comes of the requested shares, beside an equal split and the leaves alone."""
     spec = requested_spec(start, params)
     tried = start.trial.tried(spec, requested_shares(start, spec, params))
@@ -284,7 +283,7 @@ def answer(start: PlanStart, params: Params) -> Answer:
     }
 
 
-def best_answer(start: PlanStart, params: Params) -> Answer:
+def best_answer(start: PlanStart, params: Params) -> Record:
     """The split of least error, what comes of it, and the least ε that meets the targets."""
     spec = requested_spec(start, params)
     tried = start.trial.tried(spec, start.trial.shares(spec))
@@ -295,7 +294,7 @@ def best_answer(start: PlanStart, params: Params) -> Answer:
     }
 
 
-def curve(start: PlanStart, params: Params) -> Answer:
+def curve(start: PlanStart, params: Params) -> Record:
     """The errors of the requested shares under other budgets: what there is to trade."""
     spec, trial = requested_spec(start, params), start.trial
     split, targets = trial.contribution(spec, requested_shares(start, spec, params)), number_targets(spec)
@@ -309,7 +308,7 @@ def curve(start: PlanStart, params: Params) -> Answer:
     }
 
 
-def draws(start: PlanStart, params: Params) -> Answer:
+def draws(start: PlanStart, params: Params) -> Record:
     """For each node that is shown: its count, and some draws of the noisy figure and of the estimate."""
     spec, sample, seed = requested_spec(start, params), start.sample, whole_number(params, "seed", 1, 9)
     split = start.trial.contribution(spec, requested_shares(start, spec, params))
@@ -327,7 +326,7 @@ def draws(start: PlanStart, params: Params) -> Answer:
     return {"rows": rows, "nodes": len(sample.tree), "whole": sample.whole, "seed": seed}
 
 
-def _levels(spec: Spec, tried: Tried) -> list[Answer]:
+def _levels(spec: Spec, tried: Tried) -> list[Record]:
     targets, answers = number_targets(spec), []
     for contribution, level, raw, zeros in zip(tried.contribution, tried.levels, tried.raw, tried.zeros, strict=True):
         better = " (less than under this split)" if zeros < level.error.plan else ""
@@ -349,5 +348,5 @@ def _levels(spec: Spec, tried: Tried) -> list[Answer]:
     return answers
 
 
-def _compared(error: Compared) -> Answer:
+def _compared(error: Compared) -> Record:
     return {"error": json_number(error.plan), "equal": json_number(error.equal), "leaves": json_number(error.leaves)}

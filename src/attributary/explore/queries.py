@@ -5,7 +5,7 @@ Every name in the SQL is ours; user input is bound.
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Any
@@ -19,6 +19,7 @@ from attributary.measurements import Measurements
 from attributary.tables.table_columns import NAME
 from attributary.types import Record
 
+Params = Mapping[str, str]
 BLOCK = 2048  # rows that are fetched at a time
 RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet takes for a formula
 PAGE = 100  # rows
@@ -47,7 +48,7 @@ class View:
         return bool(self.find) or self.level is not None or self.all_levels
 
 
-def view(params: Mapping[str, str], store: EstimateStore) -> View:
+def requested_view(params: Params, store: EstimateStore) -> View:
     """The view that an address asks for; whatever it cannot mean is refused."""
     expected = [name for name, column in EXPECTED.items() if column in store.figures]
     allowed = [*KEYS, *expected, *(COMPARED if store.series else ())]
@@ -59,14 +60,14 @@ def view(params: Mapping[str, str], store: EstimateStore) -> View:
         raise InputError(
             f"words to search for have at most {LONGEST:,} characters, none of them NUL; got {len(find):,}"
         )
-    node = _whole(params["node"], "node", len(store.now)) if params.get("node") else None
+    node = _whole(params["node"], "node", len(store)) if params.get("node") else None
     level = params.get("level", "")
-    if node is not None and not store.now.attributes and (find or level):
+    if node is not None and not store.attributes and (find or level):
         raise InputError("a table without labels is searched as a whole; leave out the node")
     return View(
         node,
         find,
-        None if level in ("", "all") else _whole(level, "level", len(store.now.levels)),
+        None if level in ("", "all") else _whole(level, "level", len(store.levels)),
         level == "all",
         sort,
         params.get("down", "" if sort in ("label", "order") else "1") == "1",
@@ -91,30 +92,46 @@ class Queries:
     def names(self) -> list[str]:
         """The columns of every answer, in order."""
         store = self.store
-        labels = [f"a{i}" for i in range(len(store.now.attributes))]
+        labels = [f"a{i}" for i in range(len(store.attributes))]
         return ["node", "level", "label", *labels, *store.figures, *(CHANGES if store.series else ()), "error"]
 
-    def page(self, view: View) -> Record:
+    def page(self, params: Params) -> Record:
         """The rows of a page, and whether there are more; how many there are in all, where that is known."""
+        view = requested_view(params, self.store)
         found = self._sorted(view, f" LIMIT {PAGE + 1} OFFSET {PAGE * view.page}").fetchall()
-        forest = self.store.now.forest
+        forest = self.store.forest
         of = None if view.flat else forest.sizes[0] if view.node is None else int(forest.children[view.node])
         return {"rows": self._shown(found[:PAGE], view.flat), "more": len(found) > PAGE, "page": view.page, "of": of}
 
-    def node(self, node: int) -> Record:
+    def node(self, params: Params) -> Record:
+        node = requested_view(params, self.store).node
+        if node is None:
+            raise InputError("the address needs a node, as in node=17")
         return self._shown(self._select("node = ?", [node]).fetchall(), True)[0]
 
-    def count(self, view: View) -> int:
+    def count(self, params: Params) -> Record:
         """How many rows a view has in all."""
-        condition, values = self._condition(view)
+        condition, values = self._condition(requested_view(params, self.store))
         (number,) = self.cursor.execute(f"SELECT count(*) FROM {self.store.view} WHERE {condition}", values).fetchone()
-        return int(number)
+        return {"of": int(number)}
 
-    def every(self, view: View) -> Iterator[list[tuple[object, ...]]]:
-        """All rows of a view, block by block, as `names` calls their cells."""
-        found = self._sorted(view)
+    def csv(self, params: Params) -> Iterator[str]:
+        """All rows of a view, in its order: labels, figures, relative error and, of two tables, the change."""
+        store, found = self.store, self._sorted(requested_view(params, self.store))
+        changes = CHANGES if store.series else ()
+        measure = [store.measure] if store.measure else []
+        words = [store.about.not_private] if store.about.not_private else []
+
+        def line(cells: tuple[Any, ...]) -> list[str]:
+            row = dict(zip(self.names, cells, strict=True))
+            labels = [row[f"a{i}"] for i in range(len(store.attributes))] or [str(row["node"])]
+            figures = [_number(row[name]) for name in (*store.figures, "error", *changes[:-1])]
+            return [*map(_label, [*measure, *labels]), *figures, *(row[name] for name in changes[-1:]), *words]
+
+        names = ["measure"] * len(measure) + [*(store.attributes or ("node",)), *store.figures, "error", *changes]
+        yield _lines([map(_label, names + [NAME] * len(words))])
         while block := found.fetchmany(BLOCK):
-            yield block
+            yield _lines(map(line, block))
 
     def _sorted(self, view: View, page: str = "") -> Any:
         key = (KEYS | EXPECTED | COMPARED)[view.sort]
@@ -132,26 +149,26 @@ class Queries:
             return "parent = ?", [-1 if view.node is None else view.node]
         parts: Record = {} if view.level is None else {"level = ?": view.level}
         if view.node is not None:
-            labels = ", ".join(["level", *(f"a{i}" for i in range(len(self.store.now.attributes)))])
+            labels = ", ".join(["level", *(f"a{i}" for i in range(len(self.store.attributes)))])
             query = f"SELECT {labels} FROM {self.store.view} WHERE node = ?"
             row = self.cursor.execute(query, [view.node]).fetchone()
             if row is None:
                 raise InputError(f"node {view.node} no longer exists; open the file again")
-            above = row[1 : row[0] + 2 - int(self.store.now.total)]
+            above = row[1 : row[0] + 2 - int(self.store.total)]
             parts |= {"level > ?": row[0]} | {f"a{i} = ?": label for i, label in enumerate(above)}
         parts |= {"contains(lower(label), lower(?))": view.find} if view.find else {}
         return " AND ".join(parts) or "true", [*parts.values()]
 
     def _shown(self, rows: list[tuple[Any, ...]], with_path: bool) -> list[Record]:
         """Rows for the page: numbers that JSON knows, and what is derived from them."""
-        names, now = self.names, self.store.now
-        shown = [dict(zip(names, cells, strict=True)) for cells in rows]
+        store = self.store
+        shown = [dict(zip(self.names, cells, strict=True)) for cells in rows]
         for row, flag in zip(shown, self._implausible(shown), strict=True):
             row["id"] = str(row["node"])
-            row["children"] = int(now.forest.children[row["node"]])
-            labels = [row.pop(f"a{i}") for i in range(len(now.attributes))]
+            row["children"] = int(store.forest.children[row["node"]])
+            labels = [row.pop(f"a{i}") for i in range(len(store.attributes))]
             if with_path:
-                nodes, names_above = now.forest.above(row["node"]), (["total"] if now.total else []) + labels
+                nodes, names_above = store.forest.above(row["node"]), ["total"] * store.total + labels
                 row["path"] = [[str(v), names_above[i] if names_above else f"node {v}"] for i, v in enumerate(nodes)]
             row["implausible"] = flag
             for name, value in row.items():
@@ -171,27 +188,6 @@ class Queries:
         return implausible
 
 
-def as_csv(queries: Queries, view: View) -> Iterator[str]:
-    """All rows of a view, in its order: labels, figures, relative error and, of two tables, the change."""
-    store = queries.store
-    heads = [*(["measure"] if store.now.measure else []), *(store.now.attributes or ("node",)), *store.figures, "error"]
-    heads += CHANGES if store.series else ()
-    words, names = store.now.about.not_private, queries.names
-    heads += [NAME] if words else []
-    yield _lines([[_label(head) for head in heads]])
-    for block in queries.every(view):
-        lines = (_cells(queries, dict(zip(names, cells, strict=True))) for cells in block)
-        yield _lines([[*row, words] if words else row for row in lines])
-
-
-def _cells(queries: Queries, row: Record) -> list[Any]:
-    store = queries.store
-    labels = [_label(row[f"a{i}"]) for i in range(len(store.now.attributes))] or [row["node"]]
-    measure = [_label(store.now.measure)] if store.now.measure else []
-    cells = measure + labels + [_number(row[name]) for name in store.figures] + [_number(row["error"])]
-    return [*cells, *(_number(row[name]) for name in CHANGES[:-1]), row["verdict"]] if store.series else cells
-
-
 def _label(text: str | None) -> str:
     """A label; one that a spreadsheet would run gets an apostrophe before it, which says that it is text."""
     return "" if text is None else "'" + text if text.startswith(RUN) else text
@@ -203,7 +199,7 @@ def _number(x: float | None) -> str:
     return repr(x) if isfinite(x) else "inf" if x > 0 else "-inf"
 
 
-def _lines(rows: list[list[Any]]) -> str:
+def _lines(rows: Iterable[Iterable[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerows(rows)
     return text.getvalue()

@@ -15,6 +15,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from attributary import report
 from attributary.errors import InputError
 from attributary.explore import plan_tab
-from attributary.explore.open_table import ChangedError
+from attributary.explore.estimate_store import ChangedError
 from attributary.explore.queries import Queries
 from attributary.explore.session import Session
 
@@ -159,10 +160,10 @@ def make_app(session: Session, token: str, port: int, ticket: str | None = None)
         Route("/explore.js", partial(_file, SCRIPTS, "text/javascript")),
         Route("/explore.css", partial(_file, STYLES, "text/css")),
         Route("/api/about", partial(_planned, session.about)),
-        Route("/api/rows", partial(_queried, session, session.page)),
-        Route("/api/node", partial(_queried, session, session.node)),
+        Route("/api/rows", partial(_queried, session, Queries.page)),
+        Route("/api/node", partial(_queried, session, Queries.node)),
         Route("/api/course", partial(_planned, session.course)),
-        Route("/api/count", partial(_queried, session, session.count)),
+        Route("/api/count", partial(_queried, session, Queries.count)),
         Route("/api/rows.csv", partial(_streamed, session)),
         Route("/api/reopen", partial(_reopened, session), methods=["POST"]),
     ]
@@ -222,20 +223,14 @@ async def _interrupt_if_gone(request: Request, queries: Queries) -> None:
 
 async def _streamed(session: Session, request: Request) -> Response:
     queries = session.queries(request.query_params)
-    lines = await run_in_threadpool(_first_blocks, session.csv(queries, request.query_params))
+    lines = await run_in_threadpool(_first_blocks, queries.csv(request.query_params))
     headers = {"content-disposition": 'attachment; filename="estimates.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _first_blocks(lines: Iterator[str]) -> Iterator[str]:
     """The same lines, once the first two blocks are there: until then, an error can still be told."""
-    first = [line for line, _ in zip(lines, range(2), strict=False)]
-
-    def all_of_them() -> Iterator[str]:
-        yield from first
-        yield from lines
-
-    return all_of_them()
+    return chain(list(islice(lines, 2)), lines)
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -1,7 +1,7 @@
 """Session: what is open, from files told apart by content, and what a request may ask of it; no word of HTTP."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from types import MappingProxyType
@@ -11,8 +11,7 @@ from attributary.changes import TESTS
 from attributary.changes.period_files import estimate_files, period_tables
 from attributary.errors import InputError
 from attributary.estimates import EXTRAS
-from attributary.explore.estimate_store import EstimateStore, level_gains, open_store
-from attributary.explore.open_table import REMEDIES
+from attributary.explore.estimate_store import REMEDIES, EstimateStore, level_gains, open_store
 from attributary.explore.plan_tab import (
     CONVERSIONS,
     FANS,
@@ -24,7 +23,7 @@ from attributary.explore.plan_tab import (
     start_of_prior,
     whole_number,
 )
-from attributary.explore.queries import PAGE, Queries, as_csv, view
+from attributary.explore.queries import PAGE, Params, Queries, requested_view
 from attributary.facts.changes import lead, sum_over_periods, whole
 from attributary.facts.estimates import as_numbers, gain_words
 from attributary.facts.privacy import not_private
@@ -44,7 +43,6 @@ from attributary.spec.measure import COUNT, called
 from attributary.tables import read_table
 from attributary.types import Arrow, Record
 
-Params = Mapping[str, str]
 KEPT = 8  # made-up trees
 
 
@@ -84,28 +82,30 @@ class Session:
         if self.store is None:
             return {"table": None}
         store = self.store.of(params.get("measure", ""))
-        now, name = store.now, self._name(store)
+        name = self._name(store)
         gains = [] if store.series else level_gains(store, store.connection.cursor(), self._tau(store))
         return {
             "table": {
-                "file": now.path,
+                "file": store.path,
                 "before": store.series.periods[-2].name if store.series else None,
                 "test": TESTS[store.series.test].words if store.series else None,
                 "chance": store.series.chance if store.series else None,
-                "levels": [{"name": n, "nodes": int(x)} for n, x in zip(now.levels, now.forest.sizes, strict=False)],
+                "levels": [
+                    {"name": n, "nodes": int(x)} for n, x in zip(store.levels, store.forest.sizes, strict=False)
+                ],
                 "gains": [as_numbers(gain) for gain in gains],
                 "gained": gain_words(gains),
-                "nodes": len(now),
-                "labels": bool(now.attributes),
-                "not_private": not_private(now.about.not_private),
-                "generated": now.about.generated,
-                "confidence": now.about.confidence,
+                "nodes": len(store),
+                "labels": bool(store.attributes),
+                "not_private": not_private(store.about.not_private),
+                "generated": store.about.generated,
+                "confidence": store.about.confidence,
                 "extras": [(x.name, x.key, x.head, x.words) for name, x in EXTRAS.items() if name in store.figures],
                 "tau": self._tau(store),
                 "page": PAGE,
-                "measure": now.measure or "",
-                "measures": [each.now.measure for each in (self.store, *self.store.others)] if now.measure else [],
-                "called": (now.about.figure if name == COUNT else "") or called(name),
+                "measure": store.measure or "",
+                "measures": [each.measure for each in (self.store, *self.store.others)] if store.measure else [],
+                "called": (store.about.figure if name == COUNT else "") or called(name),
                 "noun": "count" if name == COUNT else "sum",
                 "unit": (self.measures[name].measure.unit or "") if name in self.measures else "",
                 "digits": 1 if name == COUNT else digits(store.checked.variance),
@@ -114,7 +114,7 @@ class Session:
 
     def _name(self, store: EstimateStore) -> str:
         """The measure of a store; if the table does not say, the plan's."""
-        return store.now.measure or (next(iter(self.measures)) if len(self.measures) == 1 else COUNT)
+        return store.measure or (next(iter(self.measures)) if len(self.measures) == 1 else COUNT)
 
     def _tau(self, store: EstimateStore) -> float:
         """The tau of a value is the plan's or, without a plan, the average value of τ conversions."""
@@ -122,7 +122,7 @@ class Session:
         if name == COUNT or self.store is None:
             return self.tau
         stores = (self.store, *self.store.others)
-        count = next((each.checked.total for each in stores if each.now.measure == COUNT), 0.0)
+        count = next((each.checked.total for each in stores if each.measure == COUNT), 0.0)
         return tau_of_value(self.measures.get(name), self.tau, store.checked.total, count)
 
     def queries(self, params: Params) -> Queries:
@@ -133,31 +133,16 @@ class Session:
         store = self.store.of(params.get("measure", ""))
         return Queries(store, self._tau(store), self.shape)
 
-    def page(self, queries: Queries, params: Params) -> Record:
-        return queries.page(view(params, queries.store))
-
-    def node(self, queries: Queries, params: Params) -> Record:
-        seen = view(params, queries.store)
-        if seen.node is None:
-            raise InputError("the address needs a node, as in node=17")
-        return queries.node(seen.node)
-
     def course(self, params: Params) -> Record:
         """A node's course over the periods as a picture, and its sum over them; without a node, what changed."""
         store = None if self.store is None else self.store.of(params.get("measure", ""))
         if store is None or store.series is None:
             raise InputError("only several periods have a course; give them to `attributary explore`")
-        series, node = store.series, view(params, store).node
+        series, node = store.series, requested_view(params, store).node
         if node is None:
             words = " ".join(lead(series, []))
             return {"size": LARGE, "shapes": course(whole(series), 0, large=True), "words": words}
         return {"size": LARGE, "shapes": course(series, node, large=True), "words": sum_over_periods(series, node)}
-
-    def count(self, queries: Queries, params: Params) -> Record:
-        return {"of": queries.count(view(params, queries.store))}
-
-    def csv(self, queries: Queries, params: Params) -> Iterator[str]:
-        return as_csv(queries, view(params, queries.store))
 
     def planned(self, answer: Callable[[PlanStart, Params], Record], params: Params) -> Record:
         """An answer of the Plan tab."""
@@ -243,7 +228,8 @@ def open_session(
 
     def made() -> Arrow:
         if sources.estimates:
-            return _one_of(sources.estimates, breakdown)[1]
+            each = _tables_of(sources.estimates)
+            return each[breakdown or next(iter(each))]
         options = dict(stated)
         table = read_table(str(file), separator=options.pop("separator", None), sheet=options.pop("sheet", None))
         latest[:] = [denoise_table(table, levels, path=str(file), stage=stage, **options)]
@@ -291,23 +277,9 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable
     return start_of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
 
 
-def _one_of(path: str, name: str | None) -> tuple[tuple[str, ...], Arrow]:
-    """The breakdowns of a table of estimates, and the table of one of them, by default the first."""
-    if file_kind(path).names[:1] != (BREAKDOWN,):  # a large table is not read for this
-        return (), None
-    each = by_breakdown(read_table(path))
-    if name is not None and each and name not in each:
-        raise InputError(f"{path} has no breakdown {name!r}; it has {', '.join(map(repr, each))}")
-    return tuple(each), each[name or next(iter(each))] if each else None
-
-
-def _plan_of(path: str, name: str | None) -> tuple[tuple[str, ...], Plan]:
-    """The breakdowns of a plan, and the plan of one of them, by default the first."""
-    plan = Plan.load(path)
-    names = plan.spec.called
-    if name is not None and names and name not in names:
-        raise InputError(f"{path} has no breakdown {name!r}; it has {', '.join(map(repr, names))}")
-    return names, plan.breakdowns[names.index(name) if name and names else 0]
+def _tables_of(path: str) -> dict[str, Arrow]:
+    """The table of each breakdown in a table of estimates; nothing where it is of one tree, and then it is not read."""
+    return by_breakdown(read_table(path)) if file_kind(path).names[:1] == (BREAKDOWN,) else {}
 
 
 def _sources(
@@ -321,23 +293,26 @@ def _sources(
     A table of noisy figures is told by its columns, or by what is `stated` of them.
     """
     known = file_kind(path, "explore", levels, stated.get("separator"), stated.get("sheet"))
+    if known.kind == "spec":
+        return Sources(spec=path)
+    if known.kind == "table" or (stated and known.kind == "counts"):
+        return Sources(figures=path)
+    tables = [path] if known.kind == "estimates" else []
+    plan = path if known.kind in ("plan", "JSON") else ""
     if known.kind == "folder":
         tables, plan = estimate_files(path), os.path.join(path, "plan.json")
+        plan = plan if os.path.exists(plan) else ""
         if len(tables) > 1:
             two = f"{tables[0]} and {tables[1]}"
             raise InputError(f"{path} has more than one table of estimates, {two}; name one of them")
-        if not tables and not os.path.exists(plan):
+        if not tables and not plan:
             raise InputError(f"there are neither estimates nor a plan in {path}; {TAKES['explore']}")
-        names, made = _plan_of(plan, breakdown) if os.path.exists(plan) else ((), None)
-        names = _one_of(tables[0], breakdown)[0] if tables else names
-        return Sources(tables[0] if tables else None, made, breakdowns=names)
-    if known.kind == "spec":
-        return Sources(spec=path)
-    if known.kind in ("plan", "JSON"):
-        names, made = _plan_of(path, breakdown)
-        return Sources(plan=made, breakdowns=names)
-    if known.kind == "table" or (stated and known.kind == "counts"):
-        return Sources(figures=path)
-    if known.kind != "estimates":
+    elif not tables and not plan:
         known.refuse("explore", REMEDIES.get(known.kind, ""))
-    return Sources(estimates=path, breakdowns=_one_of(path, breakdown)[0])
+    made = Plan.load(plan) if plan else None
+    names = tuple(_tables_of(tables[0])) if tables else made.spec.called if made else ()
+    for each in filter(None, (names, made.spec.called if made else ())):
+        if breakdown is not None and breakdown not in each:
+            raise InputError(f"{path} has no breakdown {breakdown!r}; it has {', '.join(map(repr, each))}")
+    of_plan = made.spec.called.index(breakdown) if made and made.spec.called and breakdown else 0
+    return Sources(tables[0] if tables else None, made.breakdowns[of_plan] if made else None, breakdowns=names)

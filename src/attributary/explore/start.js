@@ -42,7 +42,8 @@ function introduce(table, measure = "") {
   if (open) document.title = `NOT PRIVATE: ${document.title}`;
   const how = about.confidence ? `${percent(about.confidence)} confidence` : "at the chosen confidence";
   const { noun } = about;
-  const error = `Error is the estimate's standard deviation, relative to the ${noun}; ${noun}s below ${small(about.tau)}${about.unit && `\u00a0${about.unit}`} are judged as if they were that.`;
+  const tau = `${small(about.tau)}${about.unit && `\u00a0${about.unit}`}`;
+  const error = `Error is the estimate's standard deviation, relative to the ${noun}; ${noun}s below ${tau} are judged as if they were ${tau}.`;
   const told = about.before
     ? `The bar is the interval around the estimate (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, percentages have 95 % intervals. The hypothesis is “${about.test}”; of the rows that are said to have grown or fallen, at most 5 % are expected to be wrong calls, over all rows (Benjamini and Hochberg). ${about.chance} Figures are unbiased.`
     : `The bar is the interval around the estimate (${how}); the hollow mark is the noisy value. Correction is how far denoising moved the noisy value, as a multiple of its usual size (a standard deviation); a row that was not measured is summed from the levels below. ${error}`;

@@ -112,7 +112,8 @@ def lead(series: Series, plans: list[Plan]) -> list[str]:
     nodes = f"Of {many(tested, 'row')} of {tree.level_names[level]}"
     named = [f"{path(series, node)} {last.verdict[node]}, {change(last, node)}" for node in changed[:NAMED]]
     named += [f"{len(changed) - NAMED:,} more"] * (len(changed) > NAMED)
-    lines.append(f"{nodes}, {len(changed) or 'none'} changed{': ' * bool(named)}{'; '.join(named)}.")
+    number = "none" if not changed else "all" if 1 < len(changed) == tested else f"{len(changed):,}"
+    lines.append(f"{nodes}, {number} changed{': ' * bool(named)}{'; '.join(named)}.")
     below = int(last.changed[tree.offsets[level + 1] :].sum())
     lines += [f"Below, {many(below, 'row')} changed."] if below else []
     for verdict in (NEW, GONE):

@@ -35,9 +35,9 @@ FAR = 10.0  # times the stated standard deviation, or a part of it: then the sca
 LISTED = 10  # suspects
 BIASED = "estimates are no longer unbiased: closer on average, but not suited for billing"
 MADE_OF = {
-    True: "the prior is an earlier period, and what other rows with the same label have today",
-    False: "no earlier period has a part in it: the prior is what these figures have for other rows with the label",
-    None: "the prior is what an earlier period, or other rows with the same label, say to expect",
+    True: "the prior combines an earlier period with today's other rows of the same label",
+    False: "the prior comes from other rows with the same label; no earlier period is used",
+    None: "the prior comes from an earlier period or from other rows with the same label",
 }
 POSTERIOR = "the estimates are means over all whole counts, each weighted by its probability given the noisy values"
 
@@ -81,7 +81,7 @@ def limit_words(plan: Plan | None) -> str:
     if plan is None:
         return ""
     unknown = listed([share.name for share in plan.measures if plan.spec.has_limits and not share.bias_known])
-    words = [f"by the prior, {limits_of(plan)} leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
+    words = [f"judging by the prior, {limits_of(plan)} leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
     words += [f"{limits_of(plan)} leave out an unknown part of {unknown}"] if unknown else []
     return " and ".join(words)
 
@@ -249,7 +249,7 @@ def fit_line(quantity: Quantity) -> Line:
     stated = {True: "estimated from these figures", False: "stated", None: "the table says"}[estimated]
     if abs(doubt.z) <= Z_FINE:
         if estimated:
-            return Line("noise", "the noise level was estimated from these figures, which fit it", detail=detail)
+            return Line("noise", "the noise level was estimated from these figures, and they fit it", detail=detail)
         return Line("noise", f"the noise is as large as {stated}", detail=detail)
     if not 1 / FAR <= doubt.ratio <= FAR:
         size = "larger" if doubt.ratio > 1 else "smaller"

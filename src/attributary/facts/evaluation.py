@@ -137,16 +137,14 @@ def best(evaluation: Any) -> list[Best]:
     A simulated error whose standard error is above a tenth of it is not taken, nor one that is as good as 0: where
     mistakes are rare, few draws may have had none.
     """
-    groups: dict[Any, list[Point]] = {}
+    groups: dict[Any, dict[str, list[Point]]] = {}
     for p in tree_errors(evaluation.points):
         if p.limits is None:
+            sides = groups.setdefault(p.point, {"paper": [], "ours": [], "baseline": []})
             sure = p.exact or (p.rmsre > AS_GOOD_AS_0 and np.nan_to_num(p.standard_error) < VAGUE * p.rmsre)
-            groups.setdefault(p.point, []).extend([p] if sure else [])
+            sides[whose(p.method)] += [p] if sure else []
     found = []
-    for group in groups.values():
-        sides: dict[str, list[Point]] = {"paper": [], "ours": [], "baseline": []}
-        for p in group:
-            sides[whose(p.method)].append(p)
+    for sides in groups.values():
         if not sides["ours"] or GREEDY not in {p.method for p in sides["paper"]}:
             continue
         paper, ours = (min(sides[side], key=lambda p: p.rmsre) for side in ("paper", "ours"))

@@ -9,6 +9,7 @@ MINUS = "−"
 NOTHING = "–"
 WHOLE_FROM = 99.95
 FEW = 8  # names that are listed one by one
+PICTURES = {code: 0x2400 + code for code in range(0x20)} | {0x7F: "␡"}  # of control characters
 PERCENT = "\u00a0%"  # on one line with its number
 
 
@@ -179,13 +180,5 @@ def few(levels: list[str] | tuple[str, ...]) -> list[str]:
 
 def short(label: str, longest: int = 32) -> str:
     """A label that fits beside a chart; what cannot be seen is named."""
-    shown = "".join(visible(c) for c in label[:longest]) or "(empty)"
+    shown = label[:longest].translate(PICTURES) or "(empty)"
     return shown + ("…" if len(label) > longest else "")
-
-
-def visible(character: str) -> str:
-    """A control character as its picture, any other as it is."""
-    code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else character

@@ -19,7 +19,7 @@ from attributary.types import Floats
 LOST = 0.1  # a part of the conversions that is worth a warning
 CLASSES = 50  # contributions that the filter data of an impression can tell apart
 COUNTED = "Conversions of an impression that count"
-REVEALS = "the plan's shares and errors tell something of these counts: keep it as close as them"
+REVEALS = "the plan reveals a little about these counts: keep it as confidential as they are"
 SUMMED = "not measured: summed from the levels below"
 WITH_PRIOR = "these errors assume `denoise --prior`"
 WHOSE = {None: "expected error", True: "expected error, with prior", "split": "expected error, unbiased"}
@@ -50,18 +50,17 @@ def level_facts(plan: Plan) -> list[LevelFact]:
     for i, level in enumerate(plan.expected.levels):
         own = plan.default[i] if plan.roots else None
         contribution = span(contributions[i], _key) if own is None else _key(own)
-        gets = (span(contributions[i] / budget, percent), contribution, _number(plan.epsilon()[i]))
+        epsilon = plan.epsilon()[i]
+        gets = (span(contributions[i] / budget, percent), contribution, Numeral(number(epsilon), epsilon))
         median = percent(np.nan if level.median is None else level.median)
-        facts.append(
-            LevelFact(
-                level.level, _whole(level.nodes), *gets, *_errors(level.error), median, _worst(level), level.error
-            )
-        )
+        nodes = Numeral(f"{level.nodes:,}", level.nodes)
+        facts.append(LevelFact(level.level, nodes, *gets, *_errors(level.error), median, _worst(level), level.error))
     spent = np.sum(contributions, axis=0) if plan.nodes is None else np.array([plan.spec.budget])
     whole = _key(sum(plan.default)) if plan.roots else span(spent, _key)
-    gets = (span(spent / budget, percent), whole, _number(plan.privacy_loss.conversion))
-    nodes, tree = sum(level.nodes for level in plan.expected.levels), plan.expected.tree
-    return [*facts, LevelFact("all", _whole(nodes), *gets, *_errors(tree), percent(np.nan), NOTHING, tree)]
+    loss, number_of, tree = plan.privacy_loss.conversion, sum(e.nodes for e in plan.expected.levels), plan.expected.tree
+    gets = (span(spent / budget, percent), whole, Numeral(number(loss), loss))
+    nodes = Numeral(f"{number_of:,}", number_of)
+    return [*facts, LevelFact("all", nodes, *gets, *_errors(tree), percent(np.nan), NOTHING, tree)]
 
 
 def heads(plan: Plan, columns: Sequence[str]) -> list[str]:
@@ -98,14 +97,6 @@ def _errors(error: Compared) -> tuple[Numeral, Numeral, Numeral, Numeral, Numera
 def _key(contribution: float) -> Numeral:
     """A contribution; a level without one has no key."""
     return Numeral(f"{contribution:,.0f}" if contribution else "not measured", contribution)
-
-
-def _whole(n: int) -> Numeral:
-    return Numeral(f"{n:,}", n)
-
-
-def _number(x: float) -> Numeral:
-    return Numeral(number(x), x)
 
 
 def _worst(level: LevelErrors) -> str:
@@ -328,10 +319,11 @@ def limit_lines(plan: Plan) -> list[Line]:
             count = span(most, lambda x: f"{x:g}")
             lines += [Line("limit", f"the first {count} conversions of an impression count")]
     if cut := cut_off(plan):
-        lines += [Line("limit", f"by the prior, {limits_of(plan)} cut off {listed(cut)}")]
+        lines += [Line("limit", f"judging by the prior, {limits_of(plan)} cut off {listed(cut)}")]
     unknown = [share.name for share in plan.measures if not share.bias_known]
     if unknown:
-        text = f"the prior does not tell what {limits_of(plan)} cut off {', '.join(unknown)}; errors are without it"
+        what = f"how much of {', '.join(unknown)} the {limits_of(plan)} cut off"
+        text = f"the prior does not show {what}; errors leave it out"
         lines += [Line("note", text, True)]
     return lines
 
@@ -382,7 +374,7 @@ def bound_lines(plan: Plan) -> list[Line]:
     for target, found in _targets(plan):
         asked, within, most = f"within {percent(found.most)}", "within it", ""
         if target.half_width is not None:
-            asked = f"half of the 95\u00a0% interval {asked}, of counts of at least tau"
+            asked = f"half the 95\u00a0% interval {asked}, for counts of tau or more"
         elif target.error == EQUAL:
             asked, within, most = "no worse than an equal split", "no worse", f" (equal split: {percent(found.most)})"
         met = "met" if _met(found) else "missed"
@@ -392,7 +384,7 @@ def bound_lines(plan: Plan) -> list[Line]:
         lines.append(Line("target", words, met == "missed"))
     names = [*(["guard"] if np.isfinite(spec.guard_factor) else []), *(["targets"] if spec.targets else [])]
     if not names or not METHODS[plan.method].bounded:
-        note = Line("note", f"method {plan.method} goes by no targets; optimal does", True)
+        note = Line("note", f"method {plan.method} ignores targets; optimal keeps to them", True)
         return [*lines, note] if spec.targets else []
     error, rule = plan.expected.tree.plan, f"no level above {spec.guard_factor:g} times its error under an equal split"
     cost = "cost nothing here: the best split keeps to them" if len(names) > 1 else "costs nothing here"
@@ -401,7 +393,7 @@ def bound_lines(plan: Plan) -> list[Line]:
         cost = f"cost: {percent(error)} over all levels instead of {instead}"
     above = _above_guard(plan) if "guard" in names else None
     if above is not None:
-        asked = f"where {spec.guard_factor:g} were asked for; whole contributions allow no closer split"
+        asked = f"above the {spec.guard_factor:g} that the guard allows; whole-number contributions come no closer"
         times = f"{above[0]} has {above[1]:.3g} times its error under an equal split"
         return [*lines, Line("guard", f"{times}, {asked}", True)]
     return [*lines, Line(" and ".join(names), f"{f'{rule}; ' if 'guard' in names else ''}{cost}")]
@@ -432,7 +424,7 @@ def prior_lines(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[
     """What the plan was made of, and what of it is not in the tree."""
     note, spec = plan.prior, plan.spec
     if not note.history:
-        none = "none; the plan goes by the tree's structure, as if no node had more than tau conversions"
+        none = "none; the plan follows the tree's structure, as if no row had more than tau conversions"
         return [Line("prior", none)]
     few = batch_lines(plan, tree, prior.mean, "by the prior")
     several = f"{prior.source}, " if prior.source else ""
@@ -480,7 +472,7 @@ def note_lines(plan: Plan) -> list[Line]:
     classes = len({(plan.most(x), *(share.roots[x] for share in plan.measures)) for x in plan.roots})
     if plan.nodes is not None or classes > CLASSES:
         many = f"{classes:,} different splits" if plan.nodes is None else "contributions by row"
-        texts += [f"{many}: the filter data of an impression can tell {CLASSES} apart at most"]
+        texts += [f"{many}: the filter data of an impression can distinguish at most {CLASSES}"]
     unmeasured = [e.level for e in plan.expected.levels if not np.isfinite(e.error.plan)]
     if unmeasured:
         texts += [f"{', '.join(unmeasured)} cannot be estimated with this plan; give it a share, or --keep it"]

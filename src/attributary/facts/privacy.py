@@ -8,15 +8,19 @@ import numpy as np
 from attributary.estimates import Estimates
 from attributary.facts import numerals
 from attributary.facts.estimates import BIASED, prior_lines
-from attributary.facts.numerals import Fact, sentence
+from attributary.facts.numerals import Fact, Numeral, Table, percent, sentence
 from attributary.facts.plan import REVEALS, about, split_words
 from attributary.facts.quantity import Quantity
+from attributary.logs.devices import LevelLoss, Reported
 from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
 
 SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
 LARGE = 1e6  # a factor that nobody can picture
+NOT_PROTECTED = "these shares are counted in the logs without noise: no browser tells them, and no ε protects them"
+USED_UP = "the budget of {} is used up"
+OLDER = "credited to an older impression, or to another level"
 
 
 def title(levels: tuple[str, ...], measures: Sequence[str] = ("conversions",)) -> str:
@@ -39,7 +43,7 @@ def privacy_sentence(plan: Plan | None, est: Estimates, not_private: str) -> str
 
 def plan_headline(plan: Plan) -> list[str]:
     tree = plan.expected.tree
-    errors = f"{numerals.percent(tree.plan)} ({numerals.percent(tree.equal)} with an equal split)"
+    errors = f"{percent(tree.plan)} ({percent(tree.equal)} with an equal split)"
     return [
         "A plan; nothing is measured yet.",
         f"Expected error over all levels: {errors}.",
@@ -52,7 +56,7 @@ def facts(plan: Plan | None, quantity: Quantity | None) -> list[Fact]:
     est = None if quantity is None else quantity.estimates
     weight: list[Fact] = []
     if quantity is not None and quantity.estimates.from_prior is not None:
-        mean = f"{numerals.percent(quantity.estimates.from_prior.mean())} on average"
+        mean = f"{percent(quantity.estimates.from_prior.mean())} on average"
         more = tuple(sentence(line.text) for line in prior_lines(quantity))
         weight = [Fact("Weight of the prior", mean, more, sentence(BIASED))]
     if plan is None:
@@ -67,7 +71,7 @@ def not_private(said: str) -> list[str]:
         SEEDED: "The noise was drawn from a known seed: whoever knows the seed can remove the noise.",
         NO_NOISE: "No noise was added: these are exact sums.",
         TRUE_COUNTS: "True counts without noise were used for these figures.",
-        EXACT_PRIOR: "The prior is counts without noise: these figures tell a little of them.",
+        EXACT_PRIOR: "The prior is counts without noise: these figures reveal a little about them.",
     }
     return [known.get(words, words) for words in said.split(" | ") if words]
 
@@ -183,8 +187,8 @@ def _limits(plan: Plan, each: tuple[MeasurePlan, ...]) -> Fact:
     taken = chosen(plan)
     if taken is not None:
         more.append(
-            f"Expected error {numerals.percent(taken.error)}: {numerals.percent(taken.bias)} cut off by limits, which "
-            f"more reports do not average out, and {numerals.percent(taken.noise)} noise (squares add up)."
+            f"Expected error {percent(taken.error)}: {percent(taken.bias)} cut off by limits, which "
+            f"more reports do not average out, and {percent(taken.noise)} noise (squares add up)."
         )
     unknown = [part.name for part in plan.measures if not part.bias_known]
     warning = (
@@ -197,3 +201,54 @@ def chosen(plan: Plan) -> Trade | None:
     """What to expect of the limits that were chosen, all measures together; None where no row is of all roots."""
     rows = [trade for trades in (plan.tradeoff or {}).values() for trade in trades]
     return next((trade for trade in reversed(rows) if trade.chosen == 1), None)
+
+
+# What is not reported since budgets run out: of all levels together, and of each level by itself
+
+
+def count_lines(reported: Reported, paid: int | None, name: str = "") -> list[str]:
+    """What becomes of conversions under the limit of the spec, and how many are lost under others."""
+    whole = max(reported.by_limit.get(paid or 0, 0) + sum(reported.lost.values()), 1)
+    each = [(times, 1 - number / whole) for times, number in reported.by_limit.items()]
+    others = [f"{times}{' (the spec)' * (times == paid)}: {lost:.1%}" for times, lost in each]
+    lines = [f"share lost, by how many conversions of a device one epoch pays for: {', '.join(others)}"]
+    if reported.by_clip:
+        parts = ", ".join(f"{clip:g}: {1 - here / reported.whole:.1%}" for clip, here in reported.by_clip.items())
+        what = f"{reported.whole:,.2f} of {name} are on conversions with an impression"
+        lines += [f"{what}; clips and budgets leave out, by the clip: {parts}"]
+    if reported.moved:
+        lines += [f"{reported.moved:,} conversions are credited to an older impression, whose epoch can still pay"]
+    return lines
+
+
+def loss_table(losses: Sequence[LevelLoss]) -> Table:
+    """A row for each level: its conversions, and the part that it does not learn, by ledger, and the error of noise."""
+    ledgers = list(dict.fromkeys(name for loss in losses for name in loss.lost))
+    moved = any(loss.moved for loss in losses)
+    rows = []
+    for loss in losses:
+        whole, lost = max(loss.conversions, 1), sum(loss.lost.values())
+        cells = [Numeral(f"{loss.conversions:,}", loss.conversions), percent(lost / whole)]
+        cells += [percent(loss.lost.get(name, 0) / whole) for name in ledgers]
+        rows.append([loss.level, *cells, *[percent(loss.moved / whole)] * moved, percent(loss.noise)])
+    heads = ["level", "conversions", "lost", *(f"to {name}" for name in ledgers), *["moved"] * moved]
+    heads += ["error of noise"]
+    return Table("conversions that find no budget left", heads, rows)
+
+
+def loss_facts(losses: Sequence[LevelLoss]) -> list[Fact]:
+    """The same for a page; nothing where no budget runs out."""
+    if not losses:
+        return []
+    parts = {loss.level: sum(loss.lost.values()) / max(loss.conversions, 1) for loss in losses}
+    alike = len({percent(part) for part in parts.values()}) == 1
+    answer = f"{percent(max(parts.values()))} of conversions{'' if alike else ' at the level that loses most'}"
+    more = [] if alike else [f"{', '.join(f'{level} {percent(part)}' for level, part in parts.items())}."]
+    worst = max(losses, key=lambda loss: parts[loss.level])
+    more += [f"{percent(n / worst.conversions)}: {USED_UP.format(name)}." for name, n in worst.lost.items()]
+    moved = max(loss.moved / max(loss.conversions, 1) for loss in losses)
+    more += [f"{percent(moved)} more are {OLDER}."] if moved else []
+    noise = ", ".join(f"{loss.level} {percent(loss.noise)}" for loss in losses)
+    more += [f"In addition, the error of noise: {noise}."]
+    more += ["Intervals and errors of the estimates are of noise alone; what is lost is missing from all figures."]
+    return [Fact("Lost to budgets", answer, tuple(more), sentence(NOT_PROTECTED) if any(parts.values()) else "")]

@@ -89,7 +89,7 @@ class Question:
             sql, clock = one_log(spec, made) if logs.is_attributed else two_logs(spec, made)
         return replace(made, sql=sql, clock=clock)
 
-    def counts(self, spec: Spec, engine: Engine, groups: Any = None) -> Counts:
+    def counts(self, spec: Spec, engine: Engine, groups: Arrow = None) -> Counts:
         """The counts of all leaves; `groups` is what the SQL gives, where it was run before."""
         with self.bad_cells():
             if self.rules is None:

@@ -124,7 +124,8 @@ def leaves(spec: Spec, logs: Logs, table: Arrow, period: Period) -> Counts:
 def _of_part(spec: Spec, part: Spec, logs: Logs, table: Arrow, period: Period) -> Counts:
     """The counts of one breakdown: a conversion that is outside of any domain of the spec is in no leaf of any."""
     fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
-    is_seen, is_conversion = np.isin(fate, seen_fates(logs, period)), fate == FATES.index("conversion")
+    is_seen = np.isin(np.arange(len(FATES)), seen_fates(logs, period))[fate]
+    is_conversion = fate == FATES.index("conversion")
     if not is_seen.any():
         raise InputError(
             "there is no impression to count" + ("" if period.is_all else " in the period; choose another")

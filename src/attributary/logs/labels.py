@@ -17,6 +17,7 @@ BELOW, ABOVE = "below all buckets", "above all buckets"
 SHOWN = 5  # values outside of a domain
 FITS = 2**62  # into one whole number
 CLOSE = 4  # times as many whole numbers as rows
+MOST_DIGITS = 17  # of whole numbers that are put in order as such
 
 
 def missing_cells(logs: Logs) -> tuple[str, ...]:
@@ -74,24 +75,33 @@ def label_codes(table: Arrow, column: str, attribute: Attribute, logs: Logs) -> 
 
 
 def _whole_codes(cells: Cells) -> LabelCodes | None:
-    """The same of whole numbers from 0 on, none missing, that lie close together; None of others."""
+    """The same of whole numbers from 0 on, none missing; None of others, whose order as text is no order of numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pa.types.is_signed_integer(cells.type) or cells.null_count or not len(cells):
+    if not pa.types.is_integer(cells.type) or cells.null_count or not len(cells):
         return None
     least, most = pc.min_max(cells).as_py().values()
-    if least < 0 or most >= 10**18 or most - least >= CLOSE * len(cells):
+    if least < 0 or most >= 10**MOST_DIGITS:
         return None
-    place = cells.to_numpy().astype(np.int64, copy=False) - least
-    rank = np.zeros(most - least + 1, np.int64)
+    number = cells.to_numpy().astype(np.int64, copy=False)
+    if most - least >= CLOSE * len(cells):
+        code, first = number_rows([_text_order(number)], len(number))
+        return LabelCodes(pa.array(number[first]).cast(pa.string()), code)
+    place, rank = number - least, np.zeros(most - least + 1, np.int64)
     rank[place] = 1
     number = np.flatnonzero(rank) + least
-    tens = 10 ** np.arange(19)
+    number = number[np.argsort(_text_order(number))]
+    rank[number - least] = np.arange(len(number))
+    return LabelCodes(pa.array(number).cast(pa.string()), rank[place])
+
+
+def _text_order(number: Ints) -> Ints:
+    """Numbers in the order of these numbers as texts: of one first digits, the shortest is first."""
+    tens = 10 ** np.arange(MOST_DIGITS + 1)
     digits = np.searchsorted(tens[1:], number, side="right")
-    order = np.argsort(number * tens[digits[-1] - digits], kind="stable")  # of one first digits, the shortest is first
-    rank[number[order] - least] = np.arange(len(order))
-    return LabelCodes(pa.array(number[order]).cast(pa.string()), rank[place])
+    order: Ints = number * tens[digits.max() - digits] * (MOST_DIGITS + 1) + digits
+    return order
 
 
 def bucket_codes(table: Arrow, column: str, attribute: Attribute) -> LabelCodes:

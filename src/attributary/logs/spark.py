@@ -404,14 +404,22 @@ def quiet_py4j() -> Iterator[None]:
         root.removeFilter(others)
 
 
+NO_PYTHON = {
+    r"No module named '(\w+)": "has no {}",
+    r"\[PACKAGE_NOT_INSTALLED\] (\w+)": "has no {}",
+    r"\[PYTHON_VERSION_MISMATCH\] ([^\n]*)": "is another one: {}",
+    r'Cannot run program "([^"]*python[^"]*)"': "is not there: {}",
+}
+
+
 def _of_worker(words: str) -> ValueError | None:
     """The mistake that a worker found, or what its Python lacks."""
-    found = re.search(r"attributary\.errors\.InputError: ([^\n]*)", words)
-    lacking = re.search(r"No module named '(attributary|pyarrow|numpy|pandas)", words)
-    versions = re.search(r"\[PYTHON_VERSION_MISMATCH\] ([^\n]*)", words)
-    if found or not (lacking or versions):
-        return InputError(found[1]) if found else None
-    reason = f"has no {lacking[1]}" if lacking else f"is another one: {versions[1]}" if versions else ""
+    if found := re.search(r"attributary\.errors\.InputError: ([^\n]*)", words):
+        return InputError(found[1])
+    reasons = (why.format(found[1]) for pattern, why in NO_PYTHON.items() if (found := re.search(pattern, words)))
+    reason = next(reasons, None)
+    if reason is None:
+        return None
     return InputError(
         f"the Python of Spark's workers {reason}; install attributary where they run, or name a Python that has it, "
         "--conf spark.pyspark.python=PATH"

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from attributary.errors import InputError
-from attributary.logs.spark import any_pandas, spark_errors
+from attributary.logs.spark import spark_errors
 from attributary.whole_files import MARK, whole_folder
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ class SparkFolder:
 
     session: "SparkSession"
     address: str
+
+    @classmethod
+    def of(cls, session: "SparkSession", folder: str) -> Self:
+        """The folder of this name, on this machine's disk or at an address."""
+        return cls(session, folder.rstrip("/") if "://" in folder else "file://" + os.path.abspath(folder))
 
     def uri(self, name: str) -> str:
         """Where a frame of this name is written to."""
@@ -82,10 +87,9 @@ def save_frame(session: "SparkSession", frame: "DataFrame", output: str) -> int:
     It takes the place of a file of this name, and of a folder that Spark wrote; any other one is refused.
     """
     parent, name = os.path.split(output.rstrip("/"))
-    above = SparkFolder(session, parent if "://" in parent else "file://" + os.path.abspath(parent))
-    if other := above.not_of_spark(name):
+    if other := SparkFolder.of(session, parent).not_of_spark(name):
         raise InputError(f"{output} is a folder that holds {other}; give a new name")
-    with spark_errors(output), any_pandas(), spark_folder(session, parent or ".", (name,)) as place:
+    with spark_errors(output), spark_folder(session, parent or ".", (name,)) as place:
         return place.save(frame, name)
 
 
@@ -98,9 +102,9 @@ def spark_folder(session: "SparkSession", folder: str, names: Collection[str]) -
     """
     if "://" not in folder:
         with whole_folder(folder, names) as local:
-            yield SparkFolder(session, "file://" + os.path.abspath(local))
+            yield SparkFolder.of(session, local)
         return
-    target = SparkFolder(session, folder.rstrip("/"))
+    target = SparkFolder.of(session, folder)
     place = SparkFolder(session, target.uri(MARK + token_hex(8)))
     try:
         yield place

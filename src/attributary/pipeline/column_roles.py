@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from attributary.tables import place, shown
 from attributary.tables.as_written import ADDED
 from attributary.tables.number_form import is_numeric
 from attributary.tables.table_columns import column, floats, is_text_type, with_cells
-from attributary.types import Arrow
+from attributary.types import Arrow, Cells
 
 NULL = "NULL"  # the label of rows that a query grouped by null
 FIGURES = (
@@ -69,7 +68,7 @@ def value_column(table: Arrow, others: Collection[str], path: str, suppressed: C
     raise QuestionError(question, value=(usual or numeric)[0][:LONGEST])
 
 
-def _odd_text(cells: Any, suppressed: Collection[str]) -> str:
+def _odd_text(cells: Cells, suppressed: Collection[str]) -> str:
     """The only text in a column that has numbers otherwise, besides those that are known; nothing if there is none."""
     texts = pc.value_counts(pc.utf8_trim_whitespace(cells).drop_null()) if is_text_type(cells.type) else []
     each = [(one["values"].as_py(), one["counts"].as_py()) for one in texts[: KEEP * KEEP]]
@@ -85,7 +84,7 @@ def grouping_columns(table: Arrow) -> dict[str, str]:
     return {by_letters[of]: flag for of, flag in flags.items() if of and of in by_letters}
 
 
-def null_labels(table: Arrow, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
+def null_labels(table: Arrow, grouping: dict[str, str], path: str) -> tuple[Arrow, list[str]]:
     """The table with a label where GROUPING() says that an empty cell is a group of its own."""
     notes = []
     for name, flag in grouping.items():

@@ -480,6 +480,6 @@ def _list(names: Iterable[str]) -> str:
     return first_few(one_line(name)[:40] for name in names)
 
 
-def _toml(value: str | Sequence[Any]) -> str:
+def _toml(value: str | Sequence[object]) -> str:
     """A text, or a list of texts and numbers, in TOML, which writes them as JSON does."""
     return json.dumps(value, ensure_ascii=False)

@@ -26,7 +26,7 @@ from attributary.tables.table_columns import column
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.tree.paths import refused
-from attributary.types import Arrow, Bools, Floats, Ints
+from attributary.types import Arrow, Bools, Floats, Ints, Values
 
 NEAR = (0.8, 1.25)  # what a total is of the sum of its rows, whatever the noise
 EXACT = 1e-9  # of a sum, for rounding
@@ -80,7 +80,7 @@ def marks_totals(table: Arrow, names: Sequence[str], label: str) -> bool:
     return any((path_ends(table, name, [label]) > path_ends(table, name, ())).any() for name in names)
 
 
-def _groups(table: Arrow, levels: Sequence[str] | None) -> Any:
+def _groups(table: Arrow, levels: Sequence[str] | None) -> Values | None:
     """The labels of a column that says the breakdown of each row, if there are several."""
     if BREAKDOWN not in table.column_names or BREAKDOWN in (levels or ()):
         return None

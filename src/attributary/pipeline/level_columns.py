@@ -10,11 +10,18 @@ from numpy.typing import ArrayLike
 
 from attributary.errors import InputError
 from attributary.tables import shown
-from attributary.tables.table_columns import column, is_text_type, with_cells
+from attributary.tables.table_columns import (
+    coded,
+    distinct,
+    is_text_type,
+    label_type,
+    labelled,
+    with_cells,
+)
 from attributary.tables.total_words import reads_as_total
-from attributary.tree import Tree
-from attributary.tree.paths import codes, refuse_unprintable, refused
-from attributary.types import Arrow, Bools
+from attributary.tree import Family, Tree
+from attributary.tree.paths import codes, labels_only, refuse_unprintable, refused
+from attributary.types import Arrow, Bools, Floats
 
 EXACT = 1e-9  # of a sum of figures, for rounding
 BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum
@@ -28,7 +35,7 @@ def level_columns(table: Arrow, names: Sequence[str], path: str) -> Arrow:
     """The columns that name the nodes of a table, top to bottom."""
     if len(set(names)) < len(names):
         raise InputError(f"each level has its own column; got levels {','.join(names)}, which name one of them twice")
-    cells = {name: _dates(column(table, name, path)) for name in names}
+    cells = {name: _dates(labelled(table, name, path)) for name in names}
     for name, labels in cells.items():
         if pa.types.is_nested(labels.type):
             raise InputError(
@@ -52,11 +59,10 @@ def without_totals(table: Arrow, names: list[str], totals: Collection[str], path
     wanted = {label.strip() for label in totals}
     lacking = set(wanted)
     for name in names if wanted else ():
-        cells = column(table, name, path)
-        if is_text_type(cells.type):
-            marks = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(list(wanted), cells.type))
-            lacking -= {label.strip() for label in cells.filter(marks).unique().to_pylist()}
-            table = with_cells(table, name, pc.if_else(marks, None, cells))
+        cells = coded(labelled(table, name, path))
+        if is_text_type(cells.dictionary.type):
+            lacking -= {label.strip() for label in cells.dictionary.drop_null().to_pylist()}
+            table = with_cells(table, name, labels_only(cells, list(wanted)))
     if lacking:
         raise InputError(f"{shown(path)}: no cell of {', '.join(names)} is {min(lacking)!r}; leave `totals` out")
     return table
@@ -64,23 +70,24 @@ def without_totals(table: Arrow, names: list[str], totals: Collection[str], path
 
 def path_ends(table: Arrow, name: str, totals: Collection[str]) -> Bools:
     """Where a column names nothing: its cell is empty, a *, or a label that marks a total."""
-    cells = column(table, name, "")
-    if is_text_type(cells.type):
-        texts = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
+    cells = labelled(table, name, "")
+    labels = cells.dictionary if pa.types.is_dictionary(cells.type) else cells
+    if is_text_type(labels.type):
+        texts = pc.utf8_trim_whitespace(pc.fill_null(labels, ""))
         is_end = pc.is_in(texts, pa.array(["", "*", *totals], texts.type))
     else:
-        is_end = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))
-    ends: Bools = is_end.to_numpy()
-    return ends
+        is_end = pc.is_null(labels, nan_is_null=pa.types.is_floating(labels.type))
+    ends: Bools = is_end.to_numpy(zero_copy_only=False)
+    return ends if labels is cells else np.append(ends, True)[codes(cells)]
 
 
 def total_labels(table: Arrow, names: Sequence[str]) -> list[str]:
     """Labels of these columns that read as a total."""
     marks: dict[str, None] = {}
     for name in names:
-        cells = column(table, name, "")
-        if is_text_type(cells.type):
-            labels = pc.unique(cells).drop_null()
+        cells = labelled(table, name, "")
+        if is_text_type(label_type(cells)):
+            labels = distinct(cells)
             marks |= dict.fromkeys(text.strip() for text in labels.filter(reads_as_total(labels, name)).to_pylist())
     return list(marks)
 
@@ -93,31 +100,34 @@ def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str, variance
     a sum but for noise counts as well, and one in ten, unless totals that were measured count the label in, or rows
     below it are no such sums.
     """
-    figure = tree.to_level_order(np.asarray(figures, np.float64))
+    figure = stated = tree.to_level_order(np.asarray(figures, np.float64))
     spread = np.zeros(len(tree)) if variance is None else tree.to_level_order(np.asarray(variance, np.float64))
-    stated = figure
-    for level in reversed(range(1, tree.depth)):  # what has no figure is the sum of what is below it
-        here = tree.slice(level)
-        total, noise = (np.bincount(tree.family[here], each[here], len(tree)) for each in (figure, spread))
-        unstated = np.isnan(figure) & (np.bincount(tree.family[here], minlength=len(tree)) > 0)
-        figure, spread = np.where(unstated, total, figure), np.where(unstated, noise, spread)
-    above = np.append(np.nan, stated)[tree.family + 1]  # the measured total of a node's family
+    if np.isnan(stated).any():  # what has no figure is the sum of what is below it
+        figure, spread = figure.copy(), spread.copy()
+        for family in tree.families(upwards=True):
+            lacks = np.isnan(figure[family.parent])
+            for each in (spread, figure):
+                each[family.parent[lacks]] = family.sum(each[family.children])[lacks]
     for level in range(tree.total, tree.depth):
-        words = _sum_of_siblings(tree, level, figure, None if variance is None else spread, above[tree.slice(level)])
+        words = _sum_of_siblings(tree, level, figure, None if variance is None else spread, stated)
         if words:
             raise InputError(f"{shown(path)}: {words}: it looks like a total; {remedy}")
 
 
-def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: Any) -> str:
-    here = tree.slice(level)
-    value, parent = figure[here], tree.family[here] + 1
+def _sum_of_siblings(tree: Tree, level: int, figure: Floats, spread: Floats | None, stated: Floats) -> str:
+    here, family = tree.slice(level), Family(tree, level - 1) if level else None
+
+    def with_siblings(each: Floats) -> Floats:
+        """The sum of each node's family."""
+        return np.full(len(each), each.sum()) if family is None else family.spread(family.sum(each))
+
+    value = figure[here]
     coded = tree.labels[level - tree.total]
     code, names = codes(coded), len(coded.dictionary)
-    present = np.bincount(parent, value != 0)[parent]
-    family = np.bincount(parent, value)[parent]
+    present, whole = with_siblings(1.0 * (value != 0)), with_siblings(value)
     unit = next((10.0**-k for k in range(4) if _multiples(value, 10.0**-k)), EXACT * np.abs(value).max(initial=1))
     eligible = (present >= 3) & (value > unit)
-    is_sum = eligible & (np.abs(2 * value - family) <= EXACT * np.abs(family))
+    is_sum = eligible & (np.abs(2 * value - whole) <= EXACT * np.abs(whole))
     seen, sums = np.bincount(code[eligible], minlength=names), np.bincount(code[is_sum], minlength=names)
     strength = np.bincount(code[is_sum], np.log(value[is_sum] / unit), names)
     enough = np.full(names, np.log(names / BY_CHANCE))
@@ -125,9 +135,10 @@ def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: An
         enough[reads_as_total(coded.dictionary, tree.attributes[level - tree.total])] = 0
     suspects, close = (sums > 0) & (seen == sums) & (strength >= enough), sums
     if spread is not None:
-        width = np.where(is_sum, unit, 2 * NEAR * np.sqrt(np.bincount(parent, spread[here])[parent]))
-        near = eligible & (np.abs(2 * value - family) <= width / 2 + unit * is_sum)
-        near &= ~(np.abs(above - family) < np.abs(above - family + value))  # unless the total counts it in
+        width = np.where(is_sum, unit, 2 * NEAR * np.sqrt(with_siblings(spread[here])))
+        near = eligible & (np.abs(2 * value - whole) <= width / 2 + unit * is_sum)
+        above = np.nan if family is None else stated[tree.family[here]]  # the measured total of a node's family
+        near &= ~(np.abs(above - whole) < np.abs(above - whole + value))  # unless that counts it in
         ask = np.full(len(value), TO_ASK)
         if level + 1 < tree.depth:
             agree, rows = _sums_below(tree, level, figure, spread)
@@ -157,6 +168,6 @@ def _sums_below(tree: Tree, level: int, figure: Any, spread: Any) -> tuple[Bools
     return agree, rows
 
 
-def _multiples(value: Any, unit: float) -> bool:
+def _multiples(value: Floats, unit: float) -> bool:
     whole = value / unit
     return bool((np.abs(whole - np.round(whole)) <= 1e-6).all())

@@ -74,7 +74,7 @@ def _key(name: str, text: str, spec: Spec) -> Any:
     return value
 
 
-def _settings(name: str, text: str, spec: Spec) -> dict[str, Any]:
+def _settings(name: str, text: str, spec: Spec) -> dict[str, object]:
     """One setting of the API, of its type, which refuses what it cannot be."""
     value: int | float | str = text
     with suppress(ValueError):

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from attributary.spec.measure import AT, BEYOND, COUNT, FROM, OF
 from attributary.tables import read_table, shown
 from attributary.tables.as_written import MEASURE
 from attributary.tables.table_columns import arrow_table, column, floats, mark, of_label, together, words_of
+from attributary.tables.table_source import shards
 from attributary.tree import Tree
 from attributary.tree.paths import refused, text_labels
 from attributary.types import Arrow
@@ -41,7 +42,7 @@ FAR = 20.0  # times today's sum, or a part of it: then the prior's may be in ano
 
 def prior_table(path: str) -> Arrow:
     """The table in a file; of a folder, its reports as one (prior.history), by their noisy figures."""
-    if not os.path.isdir(path):
+    if not os.path.isdir(path) or shards(path):
         return read_table(path)
     files = period_files(path)
     if not files and (only := table_of_period(path)) is not None:
@@ -132,7 +133,7 @@ def count_rows(spec: Spec, tree: Tree, table: Arrow, path: str) -> Arrow:
     return _rows(tree, table, path, [n for n in table.column_names if n in wanted or n.startswith(sums)])
 
 
-def _rows(tree: Tree, table: Arrow, path: str, names: Any) -> Arrow:
+def _rows(tree: Tree, table: Arrow, path: str, names: Sequence[str]) -> Arrow:
     """The columns that name nodes, and beside them these columns as numbers."""
     rows = level_columns(table, tree.attributes, path)
     for name in names:

@@ -21,12 +21,11 @@ from attributary import api
 from attributary.api.attribution_api import SparkKeys
 from attributary.denoising.cluster import denoise_spark
 from attributary.errors import InputError
-from attributary.estimates import FIGURES
 from attributary.estimators import Estimator
 from attributary.file_kind import has_nodes
 from attributary.logs.labels import label_codes
 from attributary.logs.log_files import CastError
-from attributary.logs.spark import Spark, any_pandas, named_column, of_batches, spark_errors
+from attributary.logs.spark import Spark, named_column, of_batches, spark_errors
 from attributary.logs.spark_folder import spark_folder
 from attributary.noise import parse_levels
 from attributary.noise.blocks import codes_by_level
@@ -35,7 +34,7 @@ from attributary.pipeline.node_rows import per_level
 from attributary.pipeline.read_prior import COVERS, known_columns
 from attributary.plan import Plan
 from attributary.spec import Logs
-from attributary.tables.as_written import MEASURE
+from attributary.tables.as_written import MEASURE, MEASURED
 from attributary.tables.table_columns import plain
 from attributary.tree import Tree
 from attributary.types import Arrow, Floats
@@ -180,7 +179,7 @@ def keys_spark(
         task.keys.refuse_collisions([paths.select(name).distinct() for name in task.known])
         nodes = task.frame(paths)
         covers = sf.lit("some" if partial else "all").alias(COVERS)
-        with spark_folder(engine.session, output, (TREE, query)) as place, any_pandas():
+        with spark_folder(engine.session, output, (TREE, query)) as place:
             stage("making the keys")
             written = place.save(nodes.select(*task.named(), covers), TREE)
             keys = [nodes.select(sf.col(f"key_{k}")).where(f"key_{k} is not null") for k in range(len(plan.by_measure))]
@@ -219,7 +218,7 @@ def denoise_summary_spark(
     from pyspark.sql import functions as sf
 
     task, chosen = NodeTask(plan, api.on_spark(plan)), estimator or Estimator()
-    with spark_errors(summaries[0]), any_pandas():
+    with spark_errors(summaries[0]):
         answer = task.keys.answer(engine.session, summaries, stated_rate(noise, plan) if noise else None, name)
         nodes = task.frame(task.paths(engine.read([tree])))
         frames, measured, keyed = [], 0, 0
@@ -227,33 +226,46 @@ def denoise_summary_spark(
             key, each, metric = sf.col(f"key_{k}"), sf.col(f"contribution_{k}").cast("double"), sf.col("metric")
             figures = nodes.join(answer.sums, key == sf.col("key"), "left").select(
                 *task.named(),
-                (metric.cast("double") / each * part.clip).alias(FIGURES[0]),
+                (metric.cast("double") / each * part.clip).alias(MEASURED[0]),
                 sf.when(metric.isNull(), float("inf"))
                 .otherwise(sf.lit(answer.variance) / (each * each) * part.clip**2)
-                .alias(FIGURES[1]),
+                .alias(MEASURED[1]),
                 key.isNotNull().alias("__keyed"),
             )
             figures = figures.persist(StorageLevel.DISK_ONLY)
-            some, with_key = figures.agg(sf.count(FIGURES[0]), sf.sum(sf.expr("int(__keyed)"))).collect()[0]
+            some, with_key = figures.agg(sf.count(MEASURED[0]), sf.sum(sf.expr("int(__keyed)"))).collect()[0]
             measured, keyed = measured + some, keyed + with_key
             frames.append(figures.drop("__keyed"))
         notes = answer.told(measured, keyed)
-        done = []
-        for part, figures in zip(plan.by_measure, frames, strict=True):
-            estimates = denoise_spark(
-                figures,
-                [a.name for a in plan.spec.attributes],
-                *FIGURES[:2],
-                estimator=chosen if part.measure.is_count else chosen.for_values,
-                tau=part.tau,
-                worth=part.share.worth,
-                confidence=confidence,
-            )
-            of = [sf.lit(part.measure.name).alias(MEASURE)] if len(frames) > 1 else []
-            done.append(estimates.select(*of, "*"))
-        made = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), done)
+        names = [a.name for a in plan.spec.attributes]
+        made = denoise_measures(plan, frames, names, estimator=chosen, confidence=confidence)
     made = made.withColumn("not_private", sf.lit(answer.not_private)) if answer.not_private else made
     return SparkEstimates(made, tuple(notes), answer.not_private)
+
+
+def denoise_measures(
+    plan: Plan,
+    frames: "Sequence[DataFrame]",
+    levels: Sequence[str],
+    *,
+    estimator: Estimator,
+    **options: Any,
+) -> "DataFrame":
+    """The estimates of all measures, from a frame of figures of each; a column names it where there are several.
+
+    Options are those of `denoise_spark`.
+    """
+    from pyspark.sql import functions as sf
+
+    made = []
+    for part, figures in zip(plan.by_measure, frames, strict=True):
+        chosen = estimator if part.measure.is_count else estimator.for_values
+        estimates = denoise_spark(
+            figures, levels, *MEASURED, estimator=chosen, tau=part.tau, worth=part.share.worth, **options
+        )
+        of = [sf.lit(part.measure.name).alias(MEASURE)] if len(frames) > 1 else []
+        made.append(estimates.select(*of, "*"))
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), made)
 
 
 # Any table.

@@ -12,13 +12,11 @@ secret and the block alone. The plan is made of the roots of one block: of all t
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from attributary.denoising.cluster import denoise_spark
 from attributary.errors import InputError
 from attributary.estimates import IMPRESSIONS, RATES, USUAL
 from attributary.estimators import Estimator
@@ -35,6 +33,7 @@ from attributary.noise.blocks import (
 from attributary.pipeline.run import FILES, Known, Request, Run, Simulated, check_earlier, plan_for, simulate
 from attributary.pipeline.run_parts import ON_PAGE, CountTask, RunInParts, numbered_from, upper_levels, with_words
 from attributary.pipeline.spark_count import Parts, first_level, why_not_in_parts
+from attributary.pipeline.spark_nodes import denoise_measures
 from attributary.plan import Plan
 from attributary.prior import none
 from attributary.prior.earlier import profile
@@ -126,7 +125,6 @@ class RunTask:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         spec = self.plan.spec
-
         figures = of_parts(parts.groups, self.measured, self.figures).persist(StorageLevel.DISK_ONLY)
         sums = ("exact", IMPRESSIONS)
         nodes = [name for name in self.figures.names if name not in sums]
@@ -137,21 +135,16 @@ class RunTask:
         known = sf.col(MEASURED[1]) < float("inf")
         both = figures.where(~sf.col("above")).unionByName(top)
         both = both.withColumn(MEASURED[0], sf.when(known, sf.col(MEASURED[0])))
-        names = [*(f"label_{i}" for i in range(len(spec.attributes))), *MEASURED, IMPRESSIONS]
-        frames = []
-        for k, each in enumerate(self.plan.by_measure):
-            chosen = self.estimator if each.measure.is_count else self.estimator.for_values
-            mine = both.where(sf.col("measure") == k).select("node", "parent", "level", *names)
-            how: Record = {"estimator": chosen, "tau": each.tau, "worth": each.share.worth}
-            how |= {"shape": spec.noise_model.shape.name, "confidence": self.confidence}
-            made = denoise_spark(mine, names[: -len(MEASURED) - 1], *MEASURED, **how)
-            for rate, of in RATES.items():
-                made = made.withColumn(rate, sf.try_divide(sf.col(of), sf.col(IMPRESSIONS)))
-            made = made.withColumn("measure", sf.lit(each.measure.name)).withColumn("not_private", sf.lit(SEEDED))
-            labels = dict(zip((a.name for a in spec.attributes), names, strict=False))
-            wanted = zip(schema.names, from_arrow_schema(schema).fields, strict=True)
-            frames.append(made.select(*(sf.col(labels.get(n, n)).cast(f.dataType).alias(n) for n, f in wanted)))
-        return reduce(lambda one, other: one.unionByName(other), frames)
+        labels = {attribute.name: f"label_{i}" for i, attribute in enumerate(spec.attributes)}
+        chosen = ["node", "parent", "level", *labels.values(), *MEASURED, IMPRESSIONS]
+        frames = [both.where(sf.col("measure") == k).select(*chosen) for k in range(len(self.plan.by_measure))]
+        how: Record = {"shape": spec.noise_model.shape.name, "confidence": self.confidence}
+        made = denoise_measures(self.plan, frames, list(labels.values()), estimator=self.estimator, **how)
+        for rate, of in RATES.items():
+            made = made.withColumn(rate, sf.try_divide(sf.col(of), sf.col(IMPRESSIONS)))
+        made = made.withColumn("not_private", sf.lit(SEEDED))
+        wanted = zip(schema.names, from_arrow_schema(schema).fields, strict=True)
+        return made.select(*(sf.col(labels.get(n, n)).cast(field.dataType).alias(n) for n, field in wanted))
 
 
 def _grouped(rows: Arrow, *names: str) -> Iterator[tuple[tuple[int, ...], Arrow]]:
@@ -181,11 +174,8 @@ class SparkRun(RunInParts):
         from attributary.report import page
 
         session = self.frames["counts"].sparkSession
-        if "://" in folder:
-            there = SparkFolder(session, folder.rstrip("/"))
-            check_earlier(folder, FILES, again, [name for name in FILES if there.exists(name)])
-        else:
-            check_earlier(folder, FILES, again)
+        there = SparkFolder.of(session, folder)
+        check_earlier(folder, FILES, again, [n for n in FILES if there.exists(n)] if "://" in folder else None)
         with spark_folder(session, folder, FILES) as place, spark_errors():
             for name, frame in self.frames.items():
                 stage(f"writing {name}")

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from attributary.tables import shown
 from attributary.tables.as_written import ADDED, LEVELS, MEASURE, MEASURED, PIVOT, UNNAMED, level_names, written_form
 from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise
 from attributary.tables.spreadsheet import MERGED, NOTES, TITLE
-from attributary.tables.table_columns import arrow_table, column, is_text_type, mark, with_cells, words_of
+from attributary.tables.table_columns import arrow_table, column, is_text_type, mark, with_cells, with_coded, words_of
 from attributary.tables.table_writer import OF_SOURCE
 from attributary.tables.text_form import dialect
 from attributary.tables.total_words import reads_as_total, without_subtotals
@@ -69,7 +69,7 @@ class TableForm:
     totals: tuple[str, ...] = ()  # labels that mark totals
     notes: tuple[str, ...] = ()  # what was recognised, in words
     incomplete: tuple[int, ...] = ()  # nodes whose families lack rows
-    user: Any = None  # the table as it is written: with the labels of totals, and figures as texts
+    user: Arrow = None  # the table as it is written: with the labels of totals, and figures as texts
     pivot: "Pivot | None" = None  # which the rows are the cells of
     decimal: str = "."
     margin: "TableForm | None" = None  # rows of totals that are no nodes of the tree: a second breakdown
@@ -148,8 +148,10 @@ def recognise(
         value = value_column(table, {*(levels or ()), *roles}, path, suppressed)
         notes.append(f"figures: column {value}")
     user, likely = table, decimal_sign(column(table, value, path))
-    if not no_totals and pivot is None:
+    if pivot is None:
         names = [name for name in levels or table.column_names if name in table.column_names and name != value]
+        table = with_coded(table, {*names} - {*roles})
+    if not no_totals and pivot is None:
         table, subtotals = without_subtotals(table, names)
     if subtotals:
         more_alike = f" ({len(subtotals) - 1:,} more alike)" * (len(subtotals) > 1)
@@ -246,7 +248,7 @@ def _refuse_estimates(table: Arrow, value: str | None, path: str) -> None:
     raise QuestionError(question, value=value, **levels, prefix="again_")
 
 
-def _source(table: Arrow) -> tuple[Any, list[str], dict[bytes, bytes]]:
+def _source(table: Arrow) -> tuple[Arrow, list[str], dict[bytes, bytes]]:
     """The table without what it notes of the file that it is from, which in words, and as it was noted."""
     metadata = table.schema.metadata or {}
     source = {key: value for key, value in metadata.items() if key in OF_SOURCE}
@@ -435,7 +437,7 @@ class Pivot(NamedTuple):
     wide: WideColumns
     depth: Ints  # how many of its levels each row names
     called: str  # what its figures are
-    user: Any  # the table as the user has it, in which the row of North may be called North Total
+    user: Arrow  # the table as the user has it, in which the row of North may be called North Total
 
     @property
     def inner(self) -> Bools:
@@ -452,7 +454,7 @@ class Pivot(NamedTuple):
             first += len(rows)
 
 
-def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str]]:
+def long_table(pivot: Pivot, path: str) -> tuple[Arrow, list[str]]:
     """One row per cell, and its levels; cells in rows of totals come last, but for those of the margin."""
     table, wide, inner = pivot.table, pivot.wide, pivot.inner
     if not wide.levels or not inner.any():

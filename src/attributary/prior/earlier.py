@@ -99,7 +99,7 @@ def from_estimates(tree: Tree, estimates: object, *, known: Collection[str] | No
     return replace(made, periods=each, source=table.schema.metadata[HISTORY.encode()].decode())
 
 
-def _matched(tree: Tree, frame: Frame) -> tuple[Any, Match]:
+def _matched(tree: Tree, frame: Frame) -> tuple[Arrow, Match]:
     """The Arrow table of an earlier period, and where its rows stand in the tree."""
     table = arrow_table(frame)
     if table.num_rows == 0:
@@ -333,7 +333,7 @@ def _profile(tree: Tree, spec: Spec, table: Arrow, rows: Match) -> Profile:
     ).paying(spec.paid)
 
 
-def _by_clip(table: Arrow, begin: str, here: Any) -> dict[float, Floats]:
+def _by_clip(table: Arrow, begin: str, here: Bools) -> dict[float, Floats]:
     """The columns whose names begin so and end in a number."""
     ends = {name.removeprefix(begin): name for name in table.column_names if name.startswith(begin)}
     return {float(end): _numbers(table, name)[here] for end, name in ends.items() if re.fullmatch(r"[\d.e+-]+", end)}

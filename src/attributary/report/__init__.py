@@ -8,7 +8,7 @@
 A `Page` holds its charts, too; `to_file` draws one as a file of its own.
 """
 
-from attributary.report.chart import Chart, to_file
+from attributary.report.charts import Chart, to_file
 from attributary.report.inputs import read
 from attributary.report.page import Page, ReportInputs, page
 from attributary.report.series_page import series_page

@@ -9,7 +9,7 @@ from attributary.facts.numerals import Table, number, percent, short
 from attributary.facts.plan import COUNTED, limit_words
 from attributary.plan import Plan
 from attributary.plan.plan import Trade
-from attributary.report.chart import (
+from attributary.report.charts import (
     AMBER,
     GREY,
     MUTED,

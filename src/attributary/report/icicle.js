@@ -91,7 +91,7 @@ function icicle(tree) {
   }
 
   function small(depth, x, width, number, error) {
-    const title = `${whole.format(number)} small ones, error about ${percent(error)}`;
+    const title = `${whole.format(number)} small rows, error about ${percent(error)}`;
     put(make("span", { class: `small-ones e${bin(error)}`, title }), depth, x, width);
   }
 

@@ -91,28 +91,32 @@ def _read(
     files: list[KnownFile], inputs: ReportInputs, plans: Mapping[str, Plan], levels: list[str] | None
 ) -> ReportInputs:
     """What is in files, all of which are of one breakdown."""
-    plan = next(iter(plans), "")
+    path, plan = next(iter(plans.items()), ("", None))
+    measures: dict[str, Estimates] = {}
+    ratios: dict[str, Estimates] = {}
     for file in files:
-        if file.kind == "plan":
-            inputs = replace(inputs, plan=plans[file.path])
-        elif file.kind == "estimates":
-            if inputs.plan is not None:
+        if file.kind == "estimates":
+            if plan is not None:
                 said = (file.table.schema.metadata or {}).get(b"plan", b"")
-                refuse_other_plan(file.path, said, inputs.plan.fingerprint, plan)
-            inputs = replace(inputs, measures=_measures(file, inputs.plan, levels))
+                refuse_other_plan(file.path, said, plan.fingerprint, path)
+            measures = _measures(file, plan, levels)
         elif file.kind == "ratios":
-            if not inputs.measures:
+            if not measures:
                 raise InputError(f"{file.path} holds ratios; {WITH_ESTIMATES}")
-            names = levels or _plan_levels(inputs.plan, file.table)
-            inputs = replace(inputs, ratios=read_ratios(file.table, file.path, names, dict(inputs.measures)))
-        elif file.kind == "evaluation":
-            inputs = replace(inputs, evaluation=(*inputs.evaluation, *read_evaluation(file.table, file.path)))
-    words = [est.not_private for est in (*inputs.measures.values(), *inputs.ratios.values())]
-    words += [words_of(file.table) for file in files if file.kind == "evaluation"]
-    generated = any(est.generated for est in inputs.measures.values())
-    inputs = replace(inputs, not_private=together(*words), generated=generated)
-    inputs.check()
-    return inputs
+            ratios = read_ratios(file.table, file.path, levels or _plan_levels(plan, file.table), measures)
+    evaluations = [file for file in files if file.kind == "evaluation"]
+    words = [est.not_private for est in (*measures.values(), *ratios.values())]
+    made = replace(
+        inputs,
+        plan=plan,
+        measures=measures,
+        ratios=ratios,
+        evaluation=tuple(point for file in evaluations for point in read_evaluation(file.table, file.path)),
+        not_private=together(*words, *(words_of(file.table) for file in evaluations)),
+        generated=any(est.generated for est in measures.values()),
+    )
+    made.check()
+    return made
 
 
 def _of_table(file: KnownFile, levels: list[str] | None, raw: Record) -> ReportInputs:

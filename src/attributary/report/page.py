@@ -17,15 +17,15 @@ from attributary.errors import InputError
 from attributary.estimates import EXTRAS, USUAL, Estimates
 from attributary.facts import estimates as facts
 from attributary.facts import numerals, privacy
-from attributary.facts.losses import loss_facts
 from attributary.facts.plan import bound_lines, heads, level_facts, level_lines, limit_tables
+from attributary.facts.privacy import loss_facts
 from attributary.facts.quantity import FigureName, Quantity, quantities, rate
 from attributary.logs.devices import LevelLoss
 from attributary.pipeline.check_table import TableCheck
 from attributary.plan import MeasurePlan, Plan
 from attributary.ratio import ratios_of
 from attributary.report import charts, curves
-from attributary.report.chart import NARROW, WIDE, Chart, Draw, inline
+from attributary.report.charts import NARROW, WIDE, Chart, Draw, inline
 from attributary.report.page_data import kept_nodes, stored
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of
@@ -171,10 +171,8 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         return draw
 
     if check:
-        from attributary.facts.estimates import table_lead, table_section
-
         measured = shown[0] if shown else None
-        lead, table, asked = table_lead(check, measured), table_section(check, measured), []
+        lead, table, asked = facts.table_lead(check, measured), facts.table_section(check, measured), []
     else:
         lead, table, asked = privacy.plan_headline(plan) if plan else [], None, privacy.facts(plan, None)
         if shown:
@@ -193,6 +191,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         "not_private": privacy.not_private(inputs.not_private),
         "several": several,
         "version": __version__,
+        "between": "",
         "files": [path.rstrip("/").rsplit("/", 1)[-1] for path in inputs.files],
         "measures": [],
     }

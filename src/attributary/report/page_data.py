@@ -146,14 +146,11 @@ def _labels(est: Estimates, level: int, keep: NDArray[np.bool_]) -> tuple[Values
 
 def kept_nodes(quantities: list[Quantity], most: int) -> Cut:
     """The nodes that the page has room for: those of implausible corrections, then the largest of any measure."""
-    first = quantities[0].estimates
-    if len(quantities) == 1:
-        return cut(first.tree, first.estimate, quantities[0].doubt.implausible, most)
-    sums = [q.estimates.estimate for q in quantities if q.kind != "ratio"]
-    roots = slice(0, int(first.tree.first[0]))
+    tree = quantities[0].estimates.tree
+    sums, roots = [q.estimates.estimate for q in quantities if q.kind != "ratio"], slice(0, int(tree.first[0]))
     parts: list[NDArray[np.float64]] = [each / max(float(each[roots].sum()), 1e-12) for each in sums]
     marked = np.any([quantity.doubt.implausible for quantity in quantities], axis=0)
-    return cut(first.tree, np.max(parts, axis=0), marked, most)
+    return cut(tree, np.max(parts, axis=0), marked, most)
 
 
 def stored(quantities: list[Quantity], kept: Cut) -> Record:

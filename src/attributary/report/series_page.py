@@ -14,7 +14,7 @@ from attributary.facts.changes import NodeFact, change_facts, explanation, node_
 from attributary.facts.privacy import not_private, title
 from attributary.html import UNSEEN
 from attributary.plan import Plan
-from attributary.report.chart import ticks
+from attributary.report.charts import ticks
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
 from attributary.types import Floats, Record
@@ -106,6 +106,7 @@ def series_page(
         "not_private": not_private(series.not_private),
         "generated": series.generated,
         "version": __version__,
+        "files": [],
         "total": facts.total._asdict() | {"svg": course_svg(whole(series), 0, large=True)},
         "changed": [_row(series, node, fact) for node, fact in zip(changed, facts.changed, strict=False)],
         "tree": _below(series, kept.keep, -1),

@@ -21,10 +21,18 @@ SHOWN = 40  # characters of a cell
 
 def column(table: Arrow, name: str, path: str) -> Cells:
     """The column of that name, not dictionary-coded; where there is none, an InputError tells what there is."""
+    return plain(labelled(table, name, path))
+
+
+def labelled(table: Arrow, name: str, path: str) -> Cells:
+    """The same, but dictionary-coded as one array if it is text and coded in the table."""
     if name not in table.column_names:
         hint = did_you_mean(name, table.column_names)
         raise InputError(f"{shown(path)} has no column {name!r}; {hint}{columns_in_words(table)}")
-    return plain(table.column(name))
+    cells = table.column(name)
+    if is_text_type(cells.type) or not is_text_type(label_type(cells)):
+        return plain(cells)
+    return cells.unify_dictionaries().combine_chunks()
 
 
 def columns_in_words(table: Arrow) -> str:
@@ -110,6 +118,47 @@ def plain(cells: Cells) -> Cells:
 
     cells = cells.cast(cells.type.value_type) if pa.types.is_dictionary(cells.type) else cells
     return cells.cast(pa.large_string()) if pa.types.is_string_view(cells.type) else cells
+
+
+def coded(cells: Cells) -> Cells:
+    """A column as one array of codes and distinct labels, in the order in which they first appear."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(cells.type):
+        made = pc.dictionary_encode(plain(cells))
+        made = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+        return made.chunk(0) if isinstance(made, pa.ChunkedArray) else made
+    cells = cells.unify_dictionaries().combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
+    labels = pc.dictionary_encode(plain(cells.dictionary))  # a frame's dictionary may hold a label twice
+    used = pc.dictionary_encode(labels.indices.take(cells.indices))
+    return pa.DictionaryArray.from_arrays(used.indices, labels.dictionary.take(used.dictionary))
+
+
+def distinct(cells: Cells) -> Cells:
+    """The labels of a column, each once, in the order in which they first appear."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_coded = pa.types.is_dictionary(cells.type)
+    if is_coded and isinstance(cells, pa.ChunkedArray):
+        cells = cells.unify_dictionaries()
+    return plain(pc.unique(cells if is_coded else plain(cells))).drop_null()
+
+
+def with_coded(table: Arrow, names: Iterable[str]) -> Arrow:
+    """The table with these columns coded, where they are text: what is asked of a label is asked once."""
+    for name in names:
+        if name in table.column_names and is_text_type(label_type(table.column(name))):
+            table = with_cells(table, name, coded(table.column(name)))
+    return table
+
+
+def label_type(cells: Cells) -> object:
+    """The Arrow type of a column's cells, whether they are dictionary-coded or not."""
+    import pyarrow as pa
+
+    return cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
 
 
 def without_views(table: Arrow) -> Arrow:

@@ -9,7 +9,17 @@ from attributary.arrow import csv, feather, ipc, pa, parquet
 from attributary.errors import InputError
 from attributary.tables.as_written import names_of_nodes, rows_of_nodes
 from attributary.tables.table_columns import without_views
-from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, decoded, is_text, opened, shown
+from attributary.tables.table_source import (
+    DELIMITER,
+    Format,
+    by_content,
+    by_name,
+    decoded,
+    is_text,
+    opened,
+    shards,
+    shown,
+)
 from attributary.tables.text_form import BEGINNING, TextForm, fault, text_form, western, with_dialect
 from attributary.types import Arrow
 
@@ -23,7 +33,10 @@ def read_table(
     is the one given, or the ending's, or what the first bytes look like. Cells are separated as the ending says, or
     as all rows of the beginning agree, and text that is not UTF-8 is cp1252, or UTF-16 with a byte order mark: the
     metadata then says so. What `denoise --table` wrote in the shape of the user's table has a row for each node here.
+    A folder of Parquet files that a cluster wrote is one table.
     """
+    if parts := shards(path):
+        return pa.concat_tables([read_table(part) for part in parts])
     with decoded(path) as (file, encoding):
         kind, form = _form(file, path, format, separator, encoding)
         _refuse_sheet(kind, sheet, path)

@@ -47,6 +47,14 @@ def by_name(path: str) -> Named:
     return Named(ENDINGS.get(endings[-1]) if endings else None, packing)
 
 
+def shards(path: str) -> list[str]:
+    """The files of a folder that a cluster wrote as one table of Parquet; none of any other folder."""
+    names = sorted(name for name in os.listdir(path) if name[0] not in "._") if os.path.isdir(path) else []
+    if not all(name.startswith("part-") and name.endswith(".parquet") for name in names):
+        return []
+    return [os.path.join(path, name) for name in names]
+
+
 def packing_of(beginning: bytes) -> str | None:
     """How a file with these first bytes is compressed, if it is."""
     if beginning.startswith(b"\x1f\x8b"):

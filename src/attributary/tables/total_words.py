@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.tables.table_columns import is_text_type, plain, with_cells
+from attributary.tables.table_columns import distinct, is_text_type, label_type, plain, with_cells
 
 TOTALS = (
     *("all", "total", "totals", "grand total", "subtotal", "sub-total", "sum", "overall", "rollup"),
@@ -57,9 +57,9 @@ def without_subtotals(table: Any, names: Sequence[str]) -> tuple[Any, list[str]]
     import pyarrow.compute as pc
 
     found: list[str] = []
-    names = [name for name in names if is_text_type(plain(table.column(name)).type)]
+    names = [name for name in names if is_text_type(label_type(table.column(name)))]
     for i, name in enumerate(names):
-        labels = pc.unique(plain(table.column(name))).drop_null()
+        labels = distinct(table.column(name))
         known = {_folded(text): text for text in labels.to_pylist()}
         for text in labels.filter(pa.array(may_be_subtotals(labels))).to_pylist():
             rows = pc.fill_null(pc.equal(plain(table.column(name)), text), False)

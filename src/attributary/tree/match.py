@@ -7,7 +7,7 @@ import numpy as np
 
 from attributary.tables.table_columns import is_text_type
 from attributary.tree.paths import codes, depths, describe, text_labels
-from attributary.tree.tree import Tree
+from attributary.tree.tree import Family, Tree
 from attributary.types import Arrow, Bools, Cells, Ints
 
 
@@ -168,7 +168,7 @@ def _labels(tree: Tree, level: int, share: float) -> tuple[Ints, Bools, Ints, In
     """
     coded, j = tree.labels[level - tree.total], level - tree.total
     family, up = tree.family[tree.slice(level)], tree.slice(level - 1)
-    code, parents = codes(coded), np.unique(family) - up.start
+    code, parents = codes(coded), Family(tree, level - 1).parent - up.start
     ordinary = np.ones(len(coded.dictionary), bool)
     if is_text_type(coded.dictionary.type):
         ordinary = coded.dictionary.to_numpy(zero_copy_only=False) != REST

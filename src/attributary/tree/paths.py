@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError, ShortLinesError, did_you_mean
 from attributary.tables import place, shown
-from attributary.tables.table_columns import arrow_table, is_text_type, plain
+from attributary.tables.table_columns import arrow_table, coded, is_text_type
 from attributary.tables.total_words import may_be_subtotals, reads_as_total
 from attributary.types import Arrow, Cells
 
@@ -80,6 +80,7 @@ def refuse_unprintable(cells: Cells, name: str) -> None:
     import pyarrow.compute as pc
 
     for chunk in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+        chunk = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
         if not is_text_type(chunk.type) or len(chunk) == 0:
             continue
         data = chunk.buffers()[2]
@@ -196,19 +197,12 @@ def describe(attributes: list[str], labels: list[Cells]) -> str:
 
 
 def _columns(table: Arrow, attributes: list[str]) -> list[Any]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not attributes:
         raise ValueError("a path needs at least one attribute; got none")
     if len(set(attributes)) < len(attributes):
         raise ValueError(f"attributes are named once each; got {', '.join(attributes)}")
-    arrow, columns = arrow_table(table), []
-    for cells in [_cells(arrow, name) for name in attributes]:
-        coded = pc.dictionary_encode(plain(cells)).combine_chunks()
-        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
-        columns.append(labels_only(coded, ["", "*"]))
-    return columns
+    arrow = arrow_table(table)
+    return [labels_only(coded(_cells(arrow, name)), ["", "*"]) for name in attributes]
 
 
 def without_totals(columns: list[Cells], attributes: list[str], totals: Collection[str]) -> list[Any]:

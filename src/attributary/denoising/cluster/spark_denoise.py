@@ -1,8 +1,8 @@
 """denoise_spark: Algorithm 2 on a cluster, for forests beyond one machine's memory.
 
 Trees are dealt to the workers, and each worker denoises its part by the same code as one machine. Trees too large for
-a worker are cut (cut.py): the workers hand up what they know of the nodes at the cut, the driver solves the tree above
-it, and the workers finish downwards.
+a worker are cut (pieces.py): the workers hand up what they know of the nodes at the cut, the driver solves the tree
+above it, and the workers finish downwards.
 """
 
 from collections.abc import Sequence
