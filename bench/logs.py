@@ -30,6 +30,16 @@ window = "30d"
 )
 ONE = SPEC + 'converted = "conversion"\ndelay = "delay"\nattributed = '
 TWO = SPEC + 'impressions = "i.parquet"\nconversions = "c.parquet"\nuser = "user"\ntime = "time"\n'
+LEAVES = """
+epsilon = 4
+[[attribute]]
+name = "a"
+[[attribute]]
+name = "b"
+[logs]
+attributed = "leaves.parquet"
+converted = "conversion"
+"""
 BARE = f"SELECT {PATH}, delay // 172800 AS bucket, COUNT(*), SUM(conversion) FROM {{rows}} GROUP BY ALL"
 BARE_ATTRIBUTION = f"""
 WITH touched AS (
@@ -88,6 +98,11 @@ def counting(rows: int) -> None:
     }
     for name, (bare, bar) in read.items():
         compare(name, BARE.format(rows=bare), f'{ONE}"{name}"', bar)
+    for name, number in (("near each other", "i * 7919 % 4000037"), ("far apart", "hash(i) % 1000000000")):
+        make(f"""COPY (SELECT i // 400 AS a, {number} AS b, CASE WHEN RANDOM() < 0.1 THEN 1 ELSE 0 END AS conversion
+            FROM range({rows // 4}) AS rows(i)) TO 'leaves.parquet'""")
+        bare = "SELECT a, b, COUNT(*), SUM(conversion) FROM 'leaves.parquet' GROUP BY ALL"
+        compare(f"leaves as rows, {name}", bare, LEAVES, 1.3)
     took, peak, _ = measure("ours", f"{ONE}{json.dumps(['rows.parquet'] * 10)}", "1GB")
     print(f"{'ten times the file, 1 GB allowed':24} {took:8.2f} s   peak {peak:,.0f} MB", flush=True)
     Path("rows.tsv.gz").unlink()

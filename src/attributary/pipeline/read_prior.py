@@ -41,7 +41,7 @@ FAR = 20.0  # times today's sum, or a part of it: then the prior's may be in ano
 
 
 def prior_table(path: str) -> Arrow:
-    """The table in a file; of a folder, its reports as one (prior.history), by their noisy figures."""
+    """The table in a file; of a folder, its reports as one (`prior.earlier.history`), by their noisy figures."""
     if not os.path.isdir(path) or shards(path):
         return read_table(path)
     files = period_files(path)

@@ -132,6 +132,8 @@ def coded(cells: Cells) -> Cells:
     cells = cells.unify_dictionaries().combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
     labels = pc.dictionary_encode(plain(cells.dictionary))  # a frame's dictionary may hold a label twice
     used = pc.dictionary_encode(labels.indices.take(cells.indices))
+    if cells.type == labels.type and used.dictionary.equals(labels.indices):  # they are so already
+        return cells
     return pa.DictionaryArray.from_arrays(used.indices, labels.dictionary.take(used.dictionary))
 
 

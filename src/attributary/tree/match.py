@@ -110,13 +110,15 @@ def lacking(tree: Tree, share: float) -> tuple[Ints, Ints]:
     has, usual_labels = np.zeros(len(tree), np.int64), np.zeros(len(tree), np.int64)
     for level in range(1, tree.depth):
         code, usual, alike, pairs, often = _labels(tree, level, share)
-        family, width = tree.family[tree.slice(level)], len(usual) + 1
-        of = alike[family - tree.slice(level - 1).start]
+        family, width = Family(tree, level - 1), len(usual) + 1
+        of = alike[family.parent - tree.slice(level - 1).start]
         by_all, more = (share > 0) | (of < 0), often & ~(usual[pairs % width] & (share > 0))
-        there = usual[code] & by_all | np.isin(of * width + code, pairs[often])
-        has += np.bincount(family, there, len(tree)).astype(np.int64)
+        there = usual[code] & family.spread(by_all)
+        if often.any():
+            there |= np.isin(family.spread(of) * width + code, pairs[often])
+        has[family.parent] = np.add.reduceat(there, family.start, dtype=np.int64)
         in_alike = np.bincount(pairs[more] // width, minlength=int(of.max(initial=0)) + 1)[of]
-        usual_labels[family] = usual.sum() * by_all + in_alike * (of >= 0)
+        usual_labels[family.parent] = usual.sum() * by_all + in_alike * (of >= 0)
     return has, usual_labels
 
 
@@ -167,8 +169,8 @@ def _labels(tree: Tree, level: int, share: float) -> tuple[Ints, Bools, Ints, In
     family, and the sorted pairs (label above × width + label), with whether each is in this share of these families.
     """
     coded, j = tree.labels[level - tree.total], level - tree.total
-    family, up = tree.family[tree.slice(level)], tree.slice(level - 1)
-    code, parents = codes(coded), Family(tree, level - 1).parent - up.start
+    family, up = Family(tree, level - 1), tree.slice(level - 1)
+    code, parents = codes(coded), family.parent - up.start
     ordinary = np.ones(len(coded.dictionary), bool)
     if is_text_type(coded.dictionary.type):
         ordinary = coded.dictionary.to_numpy(zero_copy_only=False) != REST
@@ -176,9 +178,11 @@ def _labels(tree: Tree, level: int, share: float) -> tuple[Ints, Bools, Ints, In
     above = codes(tree.labels[j - 1]).astype(np.int64) if j > 0 else np.zeros(up.stop - up.start, np.int64)
     families = np.bincount(above[parents], minlength=int(above.max(initial=0)) + 1)
     alike = np.where((families > 1)[above] & (len(parents) > families.max()), above, -1)
-    of = alike[family - up.start]
-    width = len(ordinary) + 1
-    pairs, count = np.unique((of * width + code)[of >= 0], return_counts=True)
+    of, width = alike[parents], len(ordinary) + 1
+    pairs, count = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if (of >= 0).any():
+        of = family.spread(of)
+        pairs, count = np.unique((of * width + code)[of >= 0], return_counts=True)
     return code, usual, alike, pairs, ordinary[pairs % width] & (count >= _enough(share, families[pairs // width]))
 
 

@@ -35,7 +35,7 @@ from attributary.api.w3c.index_layout import (
 from attributary.api.w3c.schemes import ReportKind, index_level, lookback_days, report_bytes, scheme_of, section_of
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
-from attributary.plan.plan import IndexLayout
+from attributary.plan.sections import IndexLayout
 from attributary.spec.measure import MICRO
 from attributary.tree import Tree
 
