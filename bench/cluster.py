@@ -46,7 +46,6 @@ window = "30d"
 # Bytes for each row of the logs, known path and node: those of docs/scale.md.
 FORMULAE = {
     "bare SQL": {"shuffled": (11, 0, 0), "written": (0.35, 0, 0)},
-    "count": {"shuffled": (11, 0, 10), "written": (0, 0, 1)},
     "run": {"shuffled": (11, 0, 42), "written": (0, 0, 67)},
     "keys": {"shuffled": (0, 45, 0), "written": (0, 0, 11)},
     "denoise": {"shuffled": (0, 0, 60), "written": (0, 0, 46)},

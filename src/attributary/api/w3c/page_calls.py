@@ -36,7 +36,7 @@ from attributary.api.w3c.schemes import ReportKind, index_level, lookback_days, 
 from attributary.errors import InputError, brief
 from attributary.logs.labels import missing_cells
 from attributary.plan import Plan
-from attributary.plan.plan import IndexLayout
+from attributary.plan.sections import IndexLayout
 from attributary.spec import Logs
 from attributary.spec.measure import MICRO
 from attributary.tree import Tree

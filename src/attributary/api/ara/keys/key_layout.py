@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
-from attributary.plan.plan import Bits
+from attributary.plan.sections import Bits
 from attributary.spec import Attribute, Spec
 from attributary.tree import Tree
 from attributary.types import Bools, Cells, Keys
