@@ -12,7 +12,7 @@ import numpy as np
 
 from attributary import Spec, Tree, denoise
 from attributary.denoising.crossed import crossed
-from attributary.denoising.joint_fit import nonnegative_fit
+from attributary.denoising.joint import nonnegative_fit
 from attributary.denoising.meeting import Breakdown, Meeting
 from attributary.logs.count import count
 from bench.timing import heading

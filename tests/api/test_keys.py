@@ -22,7 +22,7 @@ from attributary.errors import InputError
 from attributary.logs.labels import MISSING
 from attributary.pipeline.read_prior import queried_tree
 from attributary.plan import Plan, make_plan
-from attributary.plan.plan import Bits
+from attributary.plan.sections import Bits
 from attributary.spec import Spec
 from support.keyed import changed, plans, whole
 from support.plans import asked, spec

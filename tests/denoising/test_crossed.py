@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 
 from attributary import Tree, denoise
 from attributary.denoising.crossed import JointCounts, crossed
-from attributary.denoising.joint_fit import nonnegative_fit
+from attributary.denoising.joint import nonnegative_fit
 from attributary.denoising.meeting import Breakdown, Meeting, common_top
 from attributary.errors import InputError
 

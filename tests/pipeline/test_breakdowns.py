@@ -15,7 +15,7 @@ from attributary import Spec, rmsre
 from attributary.errors import InputError
 from attributary.estimators import Estimator
 from attributary.evaluate import Case, Evaluation, evaluate
-from attributary.evaluate.breakdowns import joint_plan
+from attributary.evaluate.simulation import joint_plan
 from attributary.evaluate.user_cases import joint_cases
 from attributary.explore import open_session
 from attributary.logs.count import count

@@ -129,6 +129,20 @@ def test_without_noise_all_breakdowns_are_the_counts_of_sql(most: int, measures:
             assert by == pytest.approx(expected, rel=1e-4 if measure == "revenue" else 1e-9, abs=1e-6)
             assert sum(by.values()) > 100
 
+    if most == 1 and not measures:  # reports of several days add up, and agree wherever breakdowns meet
+        days = [tmp_path / f"day{i}.avro" for i in (1, 2)]
+        for i, day in enumerate(days):
+            command("aggregate", plan, tmp_path / "reports.avro", *domain, "--seed", str(i), "-o", day)
+        tree = ["--tree", tmp_path / "keys" / "tree.parquet"]
+        command("denoise", plan, *days, *tree, "-o", tmp_path / "both.parquet")
+        both, totals = pq.read_table(tmp_path / "both.parquet"), []
+        for name in spec.called:
+            here = pc.and_(pc.equal(both.column("breakdown").cast("string"), name), pc.equal(both.column("level"), 0))
+            rows_of = both.filter(here).to_pylist()
+            totals.append(sum(row["estimate"] for row in rows_of))
+            assert abs(totals[-1] - 2 * counts.conversions) < 6 * sum(row["variance"] for row in rows_of) ** 0.5
+        assert totals == pytest.approx([totals[0]] * 3)
+
 
 def test_too_many_keys_and_other_options_are_refused(tmp_path: Path) -> None:
     attributes = "".join(f'[[attribute]]\nname = "a{i}"\n' for i in range(21))

@@ -17,8 +17,8 @@ from attributary.denoising.meeting import Breakdown
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
 from attributary.plan.make import each_asked, solve
-from attributary.plan.plan import Sharing
 from attributary.plan.proposals import Wishes
+from attributary.plan.sections import Sharing
 from attributary.plan.together import plan_together
 from attributary.prior import Prior, from_counts
 from attributary.rmsre import tree as rmsre

@@ -6,12 +6,16 @@ from math import gcd
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from attributary import Plan, Spec, Tree, budget, make_plan, prior
 from attributary.api.w3c.proposals import judge, with_credits
 from attributary.api.w3c.schemes import micro_of, report_bytes, report_kinds
 from attributary.errors import InputError
+from attributary.evaluate import Method
+from attributary.evaluate.case import measures_by_epsilon
+from attributary.evaluate.user_cases import user_cases
 from attributary.facts.plan import keeps_bounds
 from attributary.plan.problem import Problem
 from attributary.prior import Prior
@@ -158,6 +162,37 @@ def test_few_credits_keep_to_the_guard_and_to_targets(scheme: str, day: bool, to
         asks = spec(scheme, day=day, total=total, guard="none").with_targets({"campaign": "equal"})
         plan = make_plan(asks, tree, known, compare=False)
         assert keeps_bounds(plan) and plan.error >= free.error and plan.unbounded == pytest.approx(free.error)
+
+
+@pytest.mark.parametrize("seed", first_of([2, 3, 4]))
+@pytest.mark.parametrize("guard", [1.05, 1.5])
+def test_no_other_credits_within_the_guard_are_better(guard: float, seed: int) -> None:
+    asks = spec("B", total=True, guard=guard)
+    tree, known = forest(asks, seed)
+    plan, best = make_plan(asks, tree, known, compare=False), np.inf
+    equal = np.array([level.error.equal for level in plan.expected.levels])
+    for number in range(3, 16):
+        tried = plan.spec.model_copy(update={"l1": number, "epsilon_or_auto": asks.epsilon})
+        for row in splits(3, number):
+            errors = tree_errors(tried, tree, known, row)
+            best = min(best, errors.tree) if (errors.levels <= guard * equal).all() else best
+    assert plan.error <= 1.005 * best
+
+
+@pytest.mark.parametrize("seed", first_of([2, 3, 4]))
+@pytest.mark.parametrize("scheme", "ABC")
+def test_what_is_evaluated_are_the_credits_of_the_plan(scheme: str, seed: int) -> None:
+    asks = spec(scheme, total=True, guard=1.5)
+    tree, known = forest(asks, seed)
+    paths = zip(*(tree.path(node)[-2:] for node in tree.leaves), strict=True)
+    rows = dict(zip(tree.attributes, paths, strict=True))
+    counts = {"conversions": known.mean[tree.leaves], "impressions": np.full(len(tree.leaves), 9)}
+    (case,) = user_cases(asks, pa.table({**{name: list(labels) for name, labels in rows.items()}, **counts}))
+    plan = make_plan(asks, tree, known, compare=False)
+    ((one,),) = measures_by_epsilon(case, (Method.of("optimal", "unbiased"),), asks.tau, [asks.epsilon])
+    assert one.case.spec.l1 == plan.spec.l1
+    shares = one.share[case.tree.offsets[:-1]]
+    assert shares == pytest.approx(np.array(plan.default) / plan.spec.l1, rel=1e-12)
 
 
 def test_sites_have_splits_of_their_own_under_every_scheme() -> None:

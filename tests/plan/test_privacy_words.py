@@ -14,7 +14,7 @@ from attributary.api.ara import ARA
 from attributary.explore import plan_tab
 from attributary.facts.privacy import facts, plan_headline
 from attributary.noise import MODELS
-from attributary.plan.plan import PerImpression
+from attributary.plan.sections import PerImpression
 from attributary.spec import Spec
 from attributary.spec.privacy_unit import UNITS
 from attributary.spec.terms import TERMS

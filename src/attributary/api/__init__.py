@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from attributary.spec import Spec
     from attributary.tree import Tree
 
-# Folders whose import registers terms, and the modules in them that register the API; imported when needed.
-BUILT_IN = {"ara": "ara.adapter", "bigquery": "bigquery.queries", "w3c": "w3c.page_calls"}
+# What is named as an API registers its terms, and these modules the API; imported when needed.
+BUILT_IN = {"ara": "ara.adapter", "bigquery": "bigquery", "w3c": "w3c.page_calls"}
 APIS: dict[str, "AttributionApi"] = {}
 
 

@@ -11,7 +11,7 @@ from attributary.errors import InputError, brief
 from attributary.logs.labels import MISSING, OTHER, missing_cells
 from attributary.spec import Attribute, Logs, Spec
 from attributary.spec.attribute import span
-from attributary.spec.measure import MICRO
+from attributary.spec.measure import MICRO, Measure
 
 FURTHEST = Decimal(1 << 64)  # beyond which no domain reaches: 1e999999999 has too many digits to write
 
@@ -126,6 +126,14 @@ def draw(measure: str, conversion_id: object = None) -> int:
     except ValueError:  # more digits than Python writes
         raise InputError(f"the id of a conversion is a number or a text; got {brief(conversion_id)}") from None
     return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8], "big")
+
+
+def measured(measure: Measure, values: Mapping[str, object], logs: Logs | None) -> int:
+    """What a conversion's values have of a measure, in whole millionths, with its sign; 0 where it is missing."""
+    name, source = measure.name, measure.source
+    if source not in values:
+        raise InputError(f"{source!r} is missing; measure {name!r} needs it: give it, or leave it empty")
+    return measure.sign * micros(name, values[source], {"", *missing_cells(logs or Logs())})
 
 
 def micros(measure: str, value: object, absent: set[str]) -> int:

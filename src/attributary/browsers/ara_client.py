@@ -12,16 +12,7 @@ from attributary.api.ara.parse.both_headers import DEFAULT, BrowserLimits, Filte
 from attributary.api.ara.parse.trigger_header import DeduplicationKey, EventTriggerDatum, KeyValues, NamedBudget
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.sites import Url, parse_url
-from attributary.browsers.ara_storage import (
-    Admission,
-    Attribution,
-    Conversion,
-    Storage,
-    Stored,
-    attribution,
-    nulls,
-    store,
-)
+from attributary.browsers.ara_storage import Attribution, Conversion, Storage, Stored, attribution, nulls, store
 from attributary.errors import InputError, brief
 
 INVALID = "header-parsing-error"
@@ -57,12 +48,11 @@ class Client:
     source, such as an impression that was registered under another plan.
     """
 
-    __slots__ = ("_admission", "_limits", "_rng", "_storage", "_time", "outcomes")
+    __slots__ = ("_limits", "_rng", "_storage", "_time", "outcomes")
 
     def __init__(self, limits: BrowserLimits = DEFAULT, rng: Random | None = None) -> None:
         self._limits, self._rng, self._time = limits, rng or SystemRandom(), 0
-        self._storage, self._admission = Storage(limits), Admission(limits)
-        self.outcomes: Counter[str] = Counter()
+        self._storage, self.outcomes = Storage(limits), Counter[str]()
 
     def source(
         self, header: str, *, page: str, reporter: str, time: int, source_type: str = "navigation", debug: bool = False
@@ -78,7 +68,7 @@ class Client:
             return SourceResult(parsed.limit or INVALID, parsed)
         self._storage.number += 1
         stored = store(parsed.value, self._storage.number, time, on, by, debug)
-        return SourceResult(self._admission.admit(stored, self._storage) or STORED, parsed)
+        return SourceResult(self._storage.admit(stored) or STORED, parsed)
 
     def trigger(self, header: str, *, page: str, reporter: str, time: int, debug: bool = False) -> TriggerResult:
         """Register a conversion: the JSON of its header, the page it was on, the server that sent it."""
@@ -147,20 +137,37 @@ def attribute(
     dedup = _first(stored.data, age, trigger.aggregatable_deduplication_keys)
     once = dedup.deduplication_key if dedup else None
     made = contributions(stored.source.aggregation_keys, stored.data, age, trigger)
-    why = _unsuited(stored, of, once, made, storage)
+    why = _first_true(
+        {
+            NOT_REGISTERED: not asks(trigger),
+            "trigger-aggregate-report-window-passed": of.time >= stored.window_ends,
+            "trigger-aggregate-deduplicated": once in stored.deduplication_keys,
+            "trigger-aggregate-no-contributions": not made,
+            "trigger-aggregate-storage-limit": storage.crowded(of.destination),
+            "trigger-aggregate-attributions-per-source-destination-limit": storage.exhausted(stored, of),
+        }
+    )
     if (event or not why) and storage.too_many_reporters(stored, of):
         why = "trigger-reporting-origin-limit" if why in ("", NOT_REGISTERED) else why
     elif event and _event_fits(stored, age, event):
         storage.count(stored, of.destination)
     named = _first(stored.data, age, trigger.named_budgets)
     name = named.name if named else None
-    spent = sum(contribution.value for contribution in made)
-    why = why or _unaffordable(stored, trigger, name, spent, storage)
-    if why:
+    spent, left = sum(contribution.value for contribution in made), stored.named_budgets
+    # Reports with a context id come for every trigger, so their number reveals nothing and is not limited.
+    counted = trigger.trigger_context_id is None
+    why = why or _first_true(
+        {
+            "trigger-aggregate-excessive-reports": counted and stored.reports >= storage.limits.reports_per_source,
+            "trigger-aggregate-insufficient-budget": spent > stored.budget,
+            "trigger-aggregate-insufficient-named-budget": name in left and spent > left[name],
+        }
+    )
+    if why:  # the report is dropped whole, and nothing of the budget is spent
         return why, None, None
     stored.budget -= spent
-    if name in stored.named_budgets:
-        stored.named_budgets[name] -= spent
+    if name in left:
+        left[name] -= spent
     stored.reports += 1
     if once is not None:
         stored.deduplication_keys.add(once)
@@ -188,33 +195,8 @@ def _matching(of: Conversion, storage: Storage) -> tuple[str, Stored | None]:
     return "", stored
 
 
-def _unsuited(
-    stored: Stored, of: Conversion, once: int | None, made: tuple[Contribution, ...], storage: Storage
-) -> str:
-    """Why a source gives no report for a trigger, apart from what its budget and other reporters leave."""
-    refused = {
-        NOT_REGISTERED: not asks(of.trigger),
-        "trigger-aggregate-report-window-passed": of.time >= stored.window_ends,
-        "trigger-aggregate-deduplicated": once in stored.deduplication_keys,
-        "trigger-aggregate-no-contributions": not made,
-        "trigger-aggregate-storage-limit": storage.crowded(of.destination),
-        "trigger-aggregate-attributions-per-source-destination-limit": storage.exhausted(stored, of),
-    }
+def _first_true(refused: Mapping[str, bool]) -> str:
     return next((why for why, is_refused in refused.items() if is_refused), "")
-
-
-def _unaffordable(stored: Stored, trigger: Trigger, name: str | None, spent: int, storage: Storage) -> str:
-    """Why a source has nothing left for a report; it is dropped whole, and nothing of the budget is spent.
-
-    Reports with a context id come for every trigger, so their number reveals nothing and is not limited.
-    """
-    counted, named = trigger.trigger_context_id is None, stored.named_budgets
-    refused = (
-        ("trigger-aggregate-excessive-reports", counted and stored.reports >= storage.limits.reports_per_source),
-        ("trigger-aggregate-insufficient-budget", spent > stored.budget),
-        ("trigger-aggregate-insufficient-named-budget", name in named and spent > named[name]),
-    )
-    return next((why for why, is_refused in refused if is_refused), "")
 
 
 def _event(stored: Stored, age: float, trigger: Trigger) -> EventTriggerDatum | None:

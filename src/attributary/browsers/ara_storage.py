@@ -4,8 +4,9 @@ Reports are in the clear until they are sent: real ones, and the null reports th
 """
 
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 from random import Random
 from typing import NamedTuple
 
@@ -198,8 +199,26 @@ class Counted(NamedTuple):
     number: int | None
 
 
+class Distinct:
+    """For each key, the distinct values of the last `span` milliseconds, of which there may be up to a limit."""
+
+    __slots__ = ("_limit", "_seen", "_span")
+
+    def __init__(self, limit: int, span: int) -> None:
+        self._limit, self._span = limit, span
+        self._seen: dict[Hashable, dict[str, int]] = {}
+
+    def allows(self, key: Hashable, values: Iterable[str], time: int) -> bool:
+        """Whether the values could be added without more than the limit."""
+        seen = {value for value, last in self._seen.get(key, {}).items() if last > time - self._span}
+        return seen.issuperset(values) or len(seen.union(values)) <= self._limit
+
+    def add(self, key: Hashable, values: Iterable[str], time: int) -> None:
+        self._seen.setdefault(key, {}).update(dict.fromkeys(values, time))
+
+
 class Storage:
-    """What a client remembers."""
+    """What a client remembers, and what its limits let it."""
 
     def __init__(self, limits: BrowserLimits) -> None:
         self.limits = limits
@@ -208,6 +227,63 @@ class Storage:
         self.sent: list[Attribution] = []
         self._waiting: list[Held] = []
         self._counted: list[Counted] = []
+        window = 1000 * limits.destination_window
+        self._globally = Distinct(limits.destinations_per_window, window)
+        self._by_reporter = Distinct(limits.destinations_per_window_and_reporter, window)
+        self._by_day = Distinct(limits.destinations_per_day, 1000 * DAY)
+        self._origins_of_site = Distinct(limits.reporters_per_site, 1000 * limits.reporters_window)
+        self._origins = Distinct(limits.source_reporters, 1000 * limits.rate_window)
+
+    def admit(self, stored: Stored) -> str | None:
+        """Keep a source, or say which limit forbids it, by the API's name for it.
+
+        The limits that other reporting sites have a part in come last, and what the destination limit removed by then
+        stays removed: whether they were met is not to be seen.
+        """
+        sites, destinations, reporter = stored.sites, stored.source.destination, [stored.reporting_origin]
+        limited: dict[str, list[tuple[Distinct, Hashable, Sequence[str]]]] = {
+            "storage": [],
+            "reporting-origin-per-site": [(self._origins_of_site, sites, reporter)],
+            "destination-rate": [(self._by_reporter, sites, destinations)],
+            "destination-per-day-rate": [(self._by_day, sites, destinations)],
+            "destination": [],
+            "destination-global-rate": [(self._globally, stored.site, destinations)],
+            "reporting-origin": [(self._origins, (stored.site, each), reporter) for each in destinations],
+        }
+        rooms = {"storage": self._has_room, "destination": self._make_room}
+        for name, counts in limited.items():
+            fits = name not in rooms or rooms[name](stored)
+            if not (fits and all(distinct.allows(key, values, stored.time) for distinct, key, values in counts)):
+                return f"source-{name}-limit"
+        for distinct, key, values in chain.from_iterable(limited.values()):
+            distinct.add(key, values, stored.time)
+        self.sources.append(stored)
+        return None
+
+    def _has_room(self, new: Stored) -> bool:
+        return sum(one.alive for one in self.sources if one.origin == new.origin) < self.limits.sources_per_origin
+
+    def _make_room(self, new: Stored) -> bool:
+        """Drop the sources of the destinations that come last, by priority, then time; False if it would be the new.
+
+        Destinations of sources count until these expire. Those of one that is dropped are forgotten with its reports.
+        """
+        others = [one for one in self.sources if one.sites == new.sites]
+        rank: dict[str, tuple[int, int, str]] = {}
+        for one in [*others, new]:
+            for destination in one.source.destination:
+                mine = (one.source.destination_limit_priority, one.time, destination)
+                rank[destination] = max(rank.get(destination, mine), mine)
+        gone = set(sorted(rank, key=rank.__getitem__, reverse=True)[self.limits.destinations :])
+        if not gone.isdisjoint(new.source.destination):
+            return False
+        for other in others:
+            if not gone.isdisjoint(other.source.destination):
+                self.sources.remove(other)
+                numbers = {held.number for held in self._waiting if held.stored is other}
+                self._waiting = [held for held in self._waiting if held.number not in numbers]
+                self._counted = [one for one in self._counted if one.number not in numbers]
+        return True
 
     def advance(self, time: int) -> None:
         """Let sources expire and reports leave up to a time."""
@@ -215,22 +291,20 @@ class Storage:
         self.sent += [held.value for held in sorted(held for held in self._waiting if held.due <= time)]
         self._waiting = [held for held in self._waiting if held.due > time]
 
-    def full(self, origin: str) -> bool:
-        return sum(one.alive for one in self.sources if one.origin == origin) >= self.limits.sources_per_origin
-
-    def covering(self, sites: tuple[str, str]) -> list[Stored]:
-        """The sources of a source site and a reporting site, whose destinations count until they expire."""
-        return [stored for stored in self.sources if stored.sites == sites]
+    @property
+    def last(self) -> int | None:
+        """When the last of the reports that wait is due."""
+        return max((held.due for held in self._waiting), default=None)
 
     def matching(self, of: Conversion) -> list[Stored]:
         """The sources that a trigger may be attributed to: the highest priority, then the most recent comes first."""
         destination, reporter = of.destination, of.reporting_origin
         there = (
-            one for one in self.sources if one.reporting_origin == reporter and destination in one.source.destination
+            one
+            for one in self.sources
+            if one.alive and one.reporting_origin == reporter and destination in one.source.destination
         )
-        return sorted(
-            (one for one in there if one.alive), key=lambda one: (-one.source.priority, -one.time, -one.number)
-        )
+        return sorted(there, key=lambda one: (-one.source.priority, -one.time, -one.number))
 
     def hold(self, value: Attribution, stored: Stored | None) -> None:
         """Keep a report until it is due; a real one counts towards the limits of its sites."""
@@ -263,92 +337,3 @@ class Storage:
         start = of.time - 1000 * self.limits.rate_window
         self._counted = [one for one in self._counted if one.source_time > start]
         return [one for one in self._counted if one.sites == (stored.site, of.destination)]
-
-    def retract(self, stored: Stored) -> None:
-        """Forget a source and its reports that wait, as though they had never been."""
-        self.sources.remove(stored)
-        gone = {held.number for held in self._waiting if held.stored is stored}
-        self._waiting = [held for held in self._waiting if held.number not in gone]
-        self._counted = [one for one in self._counted if one.number not in gone]
-
-    @property
-    def last(self) -> int | None:
-        return max((held.due for held in self._waiting), default=None)
-
-
-class Distinct:
-    """For each key, the distinct values of the last `span` milliseconds, of which there may be up to a limit."""
-
-    __slots__ = ("_limit", "_seen", "_span")
-
-    def __init__(self, limit: int, span: int) -> None:
-        self._limit, self._span = limit, span
-        self._seen: dict[Hashable, dict[str, int]] = {}
-
-    def allows(self, key: Hashable, values: Iterable[str], time: int) -> bool:
-        """Whether the values could be added without more than the limit."""
-        seen = {value for value, last in self._seen.get(key, {}).items() if last > time - self._span}
-        return seen.issuperset(values) or len(seen.union(values)) <= self._limit
-
-    def add(self, key: Hashable, values: Iterable[str], time: int) -> None:
-        self._seen.setdefault(key, {}).update(dict.fromkeys(values, time))
-
-
-class Admission:
-    """The limits on sources: how many an origin may have, and how many sites they may join."""
-
-    def __init__(self, limits: BrowserLimits) -> None:
-        window = 1000 * limits.destination_window
-        self._destinations = limits.destinations
-        self._globally = Distinct(limits.destinations_per_window, window)
-        self._by_reporter = Distinct(limits.destinations_per_window_and_reporter, window)
-        self._by_day = Distinct(limits.destinations_per_day, 1000 * DAY)
-        self._origins_of_site = Distinct(limits.reporters_per_site, 1000 * limits.reporters_window)
-        self._origins = Distinct(limits.source_reporters, 1000 * limits.rate_window)
-
-    def admit(self, stored: Stored, storage: Storage) -> str | None:
-        """Keep a source, or say which limit forbids it, by the API's name for it.
-
-        The limits that other reporting sites have a part in come last, and what the destination limit removed by then
-        stays removed: whether they were met is not to be seen.
-        """
-        sites, destinations, time = stored.sites, stored.source.destination, stored.time
-        reporter = [stored.reporting_origin]
-        pairs = [(stored.site, destination) for destination in destinations]
-        allowed: dict[str, Callable[[], bool]] = {
-            "storage-limit": lambda: not storage.full(stored.origin),
-            "reporting-origin-per-site-limit": lambda: self._origins_of_site.allows(sites, reporter, time),
-            "destination-rate-limit": lambda: self._by_reporter.allows(sites, destinations, time),
-            "destination-per-day-rate-limit": lambda: self._by_day.allows(sites, destinations, time),
-            "destination-limit": lambda: self._make_room(stored, storage),
-            "destination-global-rate-limit": lambda: self._globally.allows(stored.site, destinations, time),
-            "reporting-origin-limit": lambda: all(self._origins.allows(pair, reporter, time) for pair in pairs),
-        }
-        broken = next((name for name, is_allowed in allowed.items() if not is_allowed()), None)
-        if broken is not None:
-            return f"source-{broken}"
-        for distinct, key in ((self._globally, stored.site), (self._by_reporter, sites), (self._by_day, sites)):
-            distinct.add(key, destinations, time)
-        self._origins_of_site.add(sites, reporter, time)
-        for pair in pairs:
-            self._origins.add(pair, reporter, time)
-        storage.sources.append(stored)
-        return None
-
-    def _make_room(self, new: Stored, storage: Storage) -> bool:
-        """Drop the sources of the destinations that come last, by priority, then time; False if it would be the new."""
-        others = storage.covering(new.sites)
-        if len({destination for one in [*others, new] for destination in one.source.destination}) <= self._destinations:
-            return True
-        rank: dict[str, tuple[int, int, str]] = {}
-        for one in [*others, new]:
-            for destination in one.source.destination:
-                mine = (one.source.destination_limit_priority, one.time, destination)
-                rank[destination] = max(rank.get(destination, mine), mine)
-        gone = set(sorted(rank, key=rank.__getitem__, reverse=True)[self._destinations :])
-        if not gone.isdisjoint(new.source.destination):
-            return False
-        for other in others:
-            if not gone.isdisjoint(other.source.destination):
-                storage.retract(other)
-        return True

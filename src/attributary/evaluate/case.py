@@ -275,20 +275,15 @@ def node_shares(case: Case, method: Method) -> Floats:
     asked = Problem.of(case.spec, case.tree, case.prior, learn=method.planned and case.prior.history)
     question = replace(asked, denoised=not method.raw)
     try:
-        split = _divided([question], method).split[0]
+        bounded = method.split.bounded and not method.raw
+        divided = Division.of([question], method.split, beside=("equal",) if bounded else ())
+        split = (divided.bounded()[0] if bounded else divided).split[0]
         nodes = split.of_nodes(case.tree)
         if split.nodes is not None and case.spec.split_by is not None:
             nodes = np.where(under(case.tree, question.new), Shares(split.default).of_nodes(case.tree), nodes)
         return Split(case.tree, nodes, 1.0).nodes()
     except ValueError as error:
         raise InputError(f"{method.name}: {error}") from error
-
-
-def _divided(asked: list[Problem], method: Method, split: list[Shares] | None = None) -> Division:
-    """How a plan by this method divides the budget, but for rounding to whole contributions."""
-    bounded = method.split.bounded and not method.raw
-    divided = Division.of(asked, method.split, beside=("equal",) if bounded else (), split=split)
-    return divided.bounded()[0] if bounded else divided
 
 
 def problems(case: Case) -> list[Problem]:
@@ -301,11 +296,16 @@ def under_limits(case: Case, by_level: list[Shares], method: Method) -> list[One
     spec, tree, limits, measured, earlier = case.spec, case.tree, case.limits, case.measured, case.earlier
     assert limits is not None and measured is not None and earlier is not None
     asked, ones, page = problems(case), [], page_of(case.noise)
-    hand = Division(asked, limits.of(spec, earlier), in_parts(asked, by_level)) if limits.by_hand else None
     wishes = Wishes(method.split.name if method.split.name in METHODS else EQUAL)  # which nobody improves
-    divided = (hand or _divided(asked, method, by_level)).fitted(wishes)
+    if limits.by_hand:
+        divided = Division(asked, limits.of(spec, earlier), in_parts(asked, by_level)).fitted(wishes)
+        made = divided.rounded(wishes)
+    else:
+        bounded = method.split.bounded and not method.raw
+        fine = Division.of(asked, method.split, beside=("equal",) if bounded else (), split=by_level)
+        divided, made, _ = fine.settled(fine.fitted(wishes), wishes, bounded)
     spec, most = divided.problems[0].spec, divided.most_of_heads
-    for q, row, clip in zip(divided.problems, divided.rounded(wishes), divided.limits.clips, strict=True):
+    for q, row, clip in zip(divided.problems, made, divided.limits.clips, strict=True):
         contribution = row.of_nodes(tree).astype(np.float64)
         alone = Case(
             case.dataset,

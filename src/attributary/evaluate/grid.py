@@ -21,12 +21,19 @@ import numpy as np
 from attributary import __version__
 from attributary.errors import InputError
 from attributary.estimators import Background
-from attributary.evaluate.breakdowns import joint_errors
 from attributary.evaluate.case import Case, OneMeasure, fixed, measures_by_epsilon, usable
 from attributary.evaluate.comparison import Evaluation, keys
 from attributary.evaluate.methods import Method, chosen
 from attributary.evaluate.methods import methods as every_method
-from attributary.evaluate.simulation import Pool, PooledErrors, Pooling, SimulatedNoise, exact, simulate
+from attributary.evaluate.simulation import (
+    Pool,
+    PooledErrors,
+    Pooling,
+    SimulatedNoise,
+    exact,
+    joint_errors,
+    simulate,
+)
 from attributary.facts.evaluation import ZEROS
 from attributary.kernel import usable_threads
 from attributary.measurements import Measurements

@@ -2,7 +2,7 @@
 
 from attributary.facts.numerals import Line, Table, percent
 from attributary.plan import Plan
-from attributary.plan.plan import Sharing
+from attributary.plan.sections import Sharing
 from attributary.types import Record
 
 API_KEYS = 20  # of one source, as browsers take them

@@ -13,7 +13,7 @@ from attributary.facts.plan import REVEALS, about, split_words
 from attributary.facts.quantity import Quantity
 from attributary.logs.devices import LevelLoss, Reported
 from attributary.plan import MeasurePlan, Plan
-from attributary.plan.plan import Trade
+from attributary.plan.sections import Trade
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
 
 SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them

@@ -271,7 +271,8 @@ def csscl_stream(rows: int = ROWS, seed: int = 0) -> Stream:
         return _block(strata, np.arange(n * BLOCK, min((n + 1) * BLOCK, rows)), n)
 
     def text(batch: Any) -> Any:
-        return published_text(batch, CSSCL.columns, TEXT | {"user_id": look_alike.user_ids(batch.column("user"))})
+        users = look_alike.user_ids(batch.column("user").to_numpy())
+        return published_text(batch, CSSCL.columns, TEXT | {"user_id": users})
 
     return Stream("csscl", rows, seed, schema, -(-rows // BLOCK), block, b"", text)
 

@@ -73,10 +73,10 @@ def published_text(batch: Any, columns: Iterable[str], known: Mapping[str, str |
     return pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer()
 
 
-def user_ids(user: Cells) -> Cells:
+def user_ids(user: Ints) -> Cells:
     """32 hexadecimal digits for each user, like the hashes of the published file."""
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-    x: Any = user.to_numpy().astype(np.uint64)[:, None] * np.uint64(2) + np.arange(2, dtype=np.uint64)
+    x: Any = user.astype(np.uint64)[:, None] * np.uint64(2) + np.arange(2, dtype=np.uint64)
     x += np.uint64(0x9E3779B97F4A7C15)  # SplitMix64: another number for each
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -81,7 +81,7 @@ def denoise_batches(
         refuse_today(past, *answers[0].measures.values())
     stage("denoising")
     with refused(summaries[0]):
-        made = estimate_breakdowns(plan, trees, [answer.measures for answer in answers], chosen, past, stage)
+        made = estimate_measures(plan, trees, [answer.measures for answer in answers], chosen, past, stage)
     prints = ",".join(dict.fromkeys(batch.plan.fingerprint for batch in batches))
     each = {}
     for name, one, answer, estimates in zip(plan.names, plan.breakdowns, answers, made, strict=True):
@@ -219,7 +219,7 @@ def _refuse_copy(name: str, measured: Measurements, before: list[tuple[str, Meas
     before.append((name, measured))
 
 
-def estimate_breakdowns(
+def estimate_measures(
     plan: Plan,
     trees: Sequence[Tree],
     measures: Sequence[Mapping[str, Measurements]],
@@ -227,10 +227,17 @@ def estimate_breakdowns(
     past: Prior | None = None,
     stage: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Estimate]]:
-    """The estimates of each breakdown by measure: a sum that two of them reach is one number."""
-    if not plan.parts:
-        return [estimate_measures(plan, trees[0], measures[0], estimator, past, stage)]
+    """The estimates of each breakdown by measure; only counts are made whole.
+
+    A sum that two breakdowns reach is one number: they are denoised together, without an earlier period.
+    """
     names, made = plan.names, [dict[str, Estimate]() for _ in trees]
+    if not plan.parts:
+        for part in plan.by_measure:
+            name, chosen = part.measure.name, estimator if part.measure.is_count else estimator.for_values
+            earlier, about = None if past is None else past.of(name), {"tau": part.tau, "worth": part.share.worth}
+            made[0][name] = chosen.denoise(trees[0], measures[0][name], earlier=earlier, **about, stage=stage)
+        return made
     meetings = meetings_of(trees, names)
     others = [" and ".join(name for name in names if name != own) for own in names]
     for measure in measures[0]:
@@ -238,29 +245,6 @@ def estimate_breakdowns(
         for estimates, est in zip(made, joint(figures, meetings, others, estimator == FIT), strict=True):
             estimates[measure] = est
     return made
-
-
-def estimate_measures(
-    plan: Plan,
-    tree: Tree,
-    measures: Any,
-    estimator: Estimator,
-    past: Prior | None = None,
-    stage: Callable[[str], None] = lambda _: None,
-) -> dict[str, Estimate]:
-    """The estimate of each measure of a plan, from its Measurements by name; only counts are made whole."""
-    estimates = {}
-    for part in plan.by_measure:
-        chosen = estimator if part.measure.is_count else estimator.for_values
-        estimates[part.measure.name] = chosen.denoise(
-            tree,
-            measures[part.measure.name],
-            earlier=None if past is None else past.of(part.measure.name),
-            tau=part.tau,
-            worth=part.share.worth,
-            stage=stage,
-        )
-    return estimates
 
 
 def stated_rate(noise: str, plan: Plan) -> tuple[float, int]:

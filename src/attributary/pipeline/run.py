@@ -29,7 +29,7 @@ from attributary.logs.log_files import Engine, all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.breakdowns import by_breakdown, in_one_table
-from attributary.pipeline.denoise_summary import asked, estimate_breakdowns
+from attributary.pipeline.denoise_summary import asked, estimate_measures
 from attributary.pipeline.read_prior import prior_table, read_prior, under_plan
 from attributary.plan import MeasurePlan, Plan, make_plan
 from attributary.plan.make import why_not_learned
@@ -355,7 +355,7 @@ def simulate(
         ]
     stage("denoising")
     past = None if made.parts else first.under(made, from_file, estimator, rng)
-    estimates = estimate_breakdowns(made, [k.tree for k in known], measures, estimator, past, stage)
+    estimates = estimate_measures(made, [k.tree for k in known], measures, estimator, past, stage)
     parts = []
     for k, one, sums, est in zip(known, made.breakdowns, now, estimates, strict=True):
         truth = {part.measure.name: sums.full(part.measure) for part in one.by_measure}

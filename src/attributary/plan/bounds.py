@@ -8,7 +8,7 @@ smaller.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations, islice
 from math import exp, inf, log
 from typing import Any, NamedTuple, Self
@@ -352,12 +352,22 @@ def bounds_of(questions: Sequence[Problem], limits: ChosenLimits, equal: Sequenc
     """The bounds of one measure, for shares that an API is yet to round; `equal` keeps them all but for targets."""
     case = BoundedCase.of(questions, limits, equal)
 
-    def excess(q: Problem, share: Shares) -> float:
-        ratio = replace(case, questions=[q]).at(q.spec.epsilon).judge(packed([share], case.by_root)[None], False).ratio
-        worst = float(ratio.max(initial=0.0)) ** 0.5
-        return worst if worst > 1 + ENOUGH else 0.0
+    stated = case.at(case.spec.epsilon).measures[0].most  # of the equal split as it is, not rounded to credits
 
-    return Bounds(equal[0], excess)
+    @cache
+    def at(q: Problem) -> Bounded:
+        here = replace(case, questions=[q]).at(q.spec.epsilon)
+        return replace(here, measures=(here.measures[0]._replace(most=stated),))
+
+    def judged(q: Problem, share: Floats) -> tuple[Floats, Floats]:
+        found = at(q).judge(share[:, None], gains=False)
+        worst = np.sqrt(found.ratio.max(axis=1, initial=0.0))
+        return found.error, np.where(worst > 1 + ENOUGH, worst, 0.0)
+
+    def excess(q: Problem, share: Shares) -> float:
+        return float(judged(q, packed([share], case.by_root))[1][0])
+
+    return Bounds(equal[0], judged, excess)
 
 
 def _beside(share: Shares, default: Floats, total: bool) -> Shares:

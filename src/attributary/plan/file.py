@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from attributary import whole_files
 from attributary.errors import InputError, why_not_json
-from attributary.plan.plan import Plan, Sharing
+from attributary.plan.plan import Plan
+from attributary.plan.sections import Sharing
 from attributary.rmsre import TAU
 from attributary.spec import Spec
 from attributary.spec.measure import COUNT

@@ -31,9 +31,10 @@ from attributary.plan.bounds import (
 from attributary.plan.contributions import Rounding, contributions, most_of_unseen
 from attributary.plan.errors import PlanErrors, TargetError
 from attributary.plan.limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
-from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
+from attributary.plan.plan import Plan, checksum
 from attributary.plan.problem import Problem, Shares, in_parts, shares
 from attributary.plan.proposals import Asked, Bounds, Wishes, proposals_of
+from attributary.plan.sections import MeasureShare, OtherNoise, PerImpression, PriorNote, Trade
 from attributary.plan.together import plan_together
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile
@@ -124,17 +125,18 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
         fine, near = _least_epsilon(asked, wishes)
     else:
         fine = Division.of(_problems(asked, wishes), method, wishes.keep)
-    within, missed = fine.bounded(wishes.keep, near) if method.bounded else (fine, None)
+    free = fine.fitted(wishes)
+    within, made, missed = fine.settled(free, wishes, method.bounded, near)
     if wishes.strict and missed and missed.targets:
         raise InputError(why_missed(missed))
-    within = within.fitted(wishes)
-    whole = within.whole(wishes)
+    whole = within.expecting(wishes, made)
     beside = [
-        whole if name == wishes.method else fine._replace(split=split).whole(wishes, improve=False)
-        for name, split in fine.beside.items()
+        whole if name == wishes.method else other.expecting(wishes, other.rounded(wishes, improve=False))
+        for name, other in ((name, fine._replace(split=split)) for name, split in fine.beside.items())
     ]
-    unchanged = within.bounds is None and within.split[0] is fine.split[0]
-    return _plan(asked, wishes, within, whole, beside, whole if unchanged else fine.fitted(wishes).whole(wishes))
+    unchanged = within.split[0] is free.split[0]
+    unbounded = whole if unchanged else free.expecting(wishes, free.rounded(wishes))
+    return _plan(asked, wishes, within, whole, beside, unbounded)
 
 
 class _Whole(NamedTuple):
@@ -180,9 +182,22 @@ class Division(NamedTuple):
         """The same within the spec's guard and targets, and what is missed of them; it takes an equal split beside."""
         least, equal = least_shares(self.problems[0].spec, keep), self.beside["equal"]
         split, missed = bounded_shares(self.problems, self.limits, self.split, equal, least, near)
-        few = proposals_of(self.problems[0].spec) is not None
-        bounds = bounds_of(self.problems, self.limits, equal) if few else None
-        return self._replace(split=split, bounds=bounds), missed
+        return self._replace(split=split), missed
+
+    def settled(
+        self, free: Self, wishes: Wishes, bounded: bool, near: Sequence[Floats] = ()
+    ) -> tuple[Self, list[Shares], Missed | None]:
+        """The same within bounds, its whole contributions, and what is missed; `free` is the same `fitted`."""
+        within, missed = free.bounded(wishes.keep, near) if bounded else (free, None)
+        made = within.rounded(wishes, improve=within.split[0] is free.split[0])
+        q = within.problems[0]
+        if bounded and proposals_of(q.spec) is not None:
+            bounds = bounds_of(self.problems, self.limits, self.beside["equal"])
+            if bounds.excess(q, made[0].parts(q.spec.l1)):  # credits suit the shares without bounds
+                split = self.bounded(wishes.keep, near)[0].split
+                within = self._replace(split=split, bounds=bounds).fitted(wishes)
+                made = within.rounded(wishes)
+        return within, made, missed
 
     @property
     def most_of_heads(self) -> Ints:
@@ -207,9 +222,8 @@ class Division(NamedTuple):
             made = [proposals.improved(self.problems[0], self.split[0], made[0], wishes, self.bounds)]
         return made
 
-    def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
-        """What comes of it: whole contributions, and the errors to expect."""
-        made = self.rounded(wishes, improve)
+    def expecting(self, wishes: Wishes, made: list[Shares]) -> _Whole:
+        """Whole contributions, and the errors to expect."""
         unbiased, errors = wishes.learn == "split", list[budget.Expected]()
         for q, each, clip in zip(self.problems, made, self.limits.clips, strict=True):
             q = replace(q, expects=None) if unbiased else q

@@ -175,6 +175,10 @@ class Shares:
             return tree.from_level_order(self.nodes)
         return tree.spread(self.rows(tree), int(tree.total), rest=True)
 
+    def parts(self, number: int) -> Self:
+        """Whole contributions of so many as parts of them."""
+        return replace(self, default=self.default / number, roots=None if self.roots is None else self.roots / number)
+
     def times(self, part: Floats, known: Bools) -> Self:
         """The same of a part of ε, one for all heads or one for each; the default split of their mean where known."""
         part = np.broadcast_to(part, known.shape)

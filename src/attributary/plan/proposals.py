@@ -17,6 +17,7 @@ from attributary.prior import Prior
 from attributary.prior.earlier import Profile
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.types import Floats
 
 
 class Asked(NamedTuple):
@@ -47,6 +48,7 @@ class Bounds(NamedTuple):
     """Guard and targets, for shares that an API rounds to few contributions."""
 
     equal: Shares  # which keep to the guard
+    judged: Callable[[Problem, Floats], tuple[Floats, Floats]]  # squared errors and excess of (splits, levels, rows)
     excess: Callable[[Problem, Shares], float]  # how many times its bound the worst error has; 0 if none is above
 
 

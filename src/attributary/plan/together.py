@@ -23,9 +23,10 @@ from attributary.errors import InputError
 from attributary.plan.contributions import whole
 from attributary.plan.errors import PlanErrors
 from attributary.plan.limits import cut_off
-from attributary.plan.plan import Plan, Sharing, with_others
+from attributary.plan.plan import Plan, with_others
 from attributary.plan.problem import Problem
 from attributary.plan.proposals import Asked, Solve, Wishes
+from attributary.plan.sections import Sharing
 from attributary.spec import Spec
 from attributary.types import Bools, Floats, Ints
 

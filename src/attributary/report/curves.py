@@ -8,7 +8,7 @@ from attributary.facts.evaluation import OWN, Point, error_tables, explanation, 
 from attributary.facts.numerals import Table, number, percent, short
 from attributary.facts.plan import COUNTED, limit_words
 from attributary.plan import Plan
-from attributary.plan.plan import Trade
+from attributary.plan.sections import Trade
 from attributary.report.charts import (
     AMBER,
     GREY,

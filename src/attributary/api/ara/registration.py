@@ -18,12 +18,11 @@ from attributary.api.ara.keys.fewer_classes import ContributionClasses, classes
 from attributary.api.ara.keys.key_layout import KeyLayout, layout
 from attributary.api.ara.parse import source, trigger
 from attributary.api.attribution_api import Message
-from attributary.api.event_values import draw, ends, known_labels, micros, scaled, unknown_labels
+from attributary.api.event_values import draw, ends, known_labels, measured, scaled, unknown_labels
 from attributary.api.sites import parse_url
 from attributary.errors import InputError, brief
-from attributary.logs.labels import missing_cells
 from attributary.plan import Plan
-from attributary.spec import Logs, Spec
+from attributary.spec import Spec
 from attributary.spec.measure import MICRO
 from attributary.types import Record
 
@@ -180,17 +179,11 @@ class Registrations:
 
     def _contributions(self, conversion: Mapping[str, object], drawn: int | str | None) -> Callable[[int, int], int]:
         """What the conversion adds to a key, from its place and what the largest value adds."""
-        spec, levels = self.plan.spec, len(self.plan.levels)
-        absent = {"", *missing_cells(spec.logs or Logs())}
-        values = {}
+        levels, values = len(self.plan.levels), {}
         for k, part in enumerate(self.plan.by_measure):
-            name, source = part.measure.name, part.measure.source
-            if part.measure.is_count:
-                continue
-            if source not in conversion:
-                raise InputError(f"{source!r} is missing; measure {name!r} needs it: give it, or leave it empty")
-            micro = part.measure.sign * micros(name, conversion[source], absent)
-            values[k] = (micro, round(part.clip * MICRO), draw(name, drawn))
+            if not part.measure.is_count:
+                micro = measured(part.measure, conversion, self.plan.spec.logs)
+                values[k] = (micro, round(part.clip * MICRO), draw(part.measure.name, drawn))
 
         def one(place: int, contribution: int) -> int:
             k = place // levels

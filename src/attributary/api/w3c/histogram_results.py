@@ -20,7 +20,7 @@ from attributary.api.w3c.schemes import ReportKind, index_level, scheme_of, sect
 from attributary.errors import InputError, brief, why_not_json
 from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.plan import Plan
-from attributary.plan.plan import IndexLayout
+from attributary.plan.sections import IndexLayout
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 

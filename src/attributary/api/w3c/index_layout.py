@@ -9,7 +9,7 @@ import numpy as np
 from attributary.api.w3c.schemes import ReportKind, index_level, report_kinds, scheme_of, section_of
 from attributary.errors import InputError
 from attributary.plan import Plan
-from attributary.plan.plan import IndexLayout
+from attributary.plan.sections import IndexLayout
 from attributary.spec import Spec
 from attributary.tree import Tree
 

@@ -11,20 +11,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy import format_float_positional
 from numpy.typing import NDArray
 
-from attributary.api.w3c.attribution_options import (
-    AttributionError,
-    ConversionOptions,
-    charged,
-    deduction,
-    parse_site,
-)
-from attributary.api.w3c.device_walk import walk
+from attributary.api.w3c.attribution_options import AttributionError, ConversionOptions, charged, deduction, parse_site
 from attributary.api.w3c.index_layout import kinds_of
 from attributary.api.w3c.schemes import STEPS, ReportKind, lookback_days, one_conversion, scheme_of, section_of
 from attributary.errors import InputError
+from attributary.kernel import kernel
 from attributary.logs.counts import FATES
 from attributary.logs.devices import SITE, DeviceRules, Devices, LevelLoss, Reported, SiteColumns
 from attributary.logs.labels import number_rows
@@ -54,10 +49,8 @@ def budgets_of(spec: Spec) -> Budgets:
     site = round(section.site_epsilon * MICRO)
     of_all = section.global_epsilon or GLOBAL * section.site_epsilon
     quota = section.impression_epsilon or OF_IMPRESSIONS * section.site_epsilon
-    known = section.impression_site is not None
-    return Budgets(
-        site - round(section.others * MICRO), round(of_all * MICRO), round(quota * MICRO) if known else ENDLESS
-    )
+    impressions = ENDLESS if section.impression_site is None else round(quota * MICRO)
+    return Budgets(site - round(section.others * MICRO), round(of_all * MICRO), impressions)
 
 
 class Walked(NamedTuple):
@@ -72,6 +65,22 @@ class Walked(NamedTuple):
     lands: NDArray[np.int8]  # and the level that it was saved for
     why: NDArray[np.int8]  # (reports, conversions): 1 + which ledger of the newest epoch could not pay; 0 if all could
     units: NDArray[np.int16]  # (reports, conversions): the value that a report has; without values, no reports
+
+    @property
+    def reported(self) -> Bools:
+        """Conversions in the period whose first level is reported."""
+        reported: Bools = self.here & (self.given[0] >= 0)
+        return reported
+
+    @property
+    def moved(self) -> int:
+        """How many of these have their credit at an earlier view than the last."""
+        return int((self.reported & (self.given[0] != self.last)).sum())
+
+    @property
+    def lost(self) -> Mapping[str, int]:
+        """How many others there are, by the ledger that could not pay."""
+        return _by_ledger(self.why[0][self.here & ~self.reported])
 
     def amounts(self, kinds: Sequence[ReportKind], level: int) -> Ints:
         """What a level's credit is of each conversion's value, in whole units that add up to the report's."""
@@ -101,16 +110,13 @@ class Browsers(DeviceRules):
         for times in sorted({*LIMITS, section.conversions_per_epoch}):
             spend = one_conversion({**section.model_dump(), "conversions_per_epoch": times})
             each = walked(spec, devices, [[ReportKind("", (0,), (1,), spend, 1, 0)]], 1, 0)
-            reported = each.here & (each.given[0] >= 0)
-            columns[f"{AT}{times}"] = [(each.given[0][reported], each.kind[reported], 1.0)]
-            by_limit[times] = int(reported.sum())
-            moved = int((reported & (each.given[0] != each.last)).sum())
+            columns[f"{AT}{times}"] = [(each.given[0][each.reported], each.kind[each.reported], 1.0)]
+            by_limit[times], moved = int(each.reported.sum()), each.moved
             if times == section.conversions_per_epoch:
-                lost = _by_ledger(each.why[0][each.here & ~reported])
-                done = Reported(None, lost, moved, by_limit)
+                done = Reported(None, each.lost, moved, by_limit)
             elif times > section.conversions_per_epoch and by_limit[times] == each.here.sum() and not moved:
                 break
-        return done._replace(groups=_groups(spec, devices, each, columns))
+        return done._replace(groups=_groups(devices, each, columns))
 
     def by_level(self, plan: Plan, devices: Devices) -> tuple[Any, tuple[LevelLoss, ...]]:
         spec, depth = plan.spec, len(plan.spec.levels)
@@ -140,7 +146,7 @@ class Browsers(DeviceRules):
             moved = asked & ~lost & ((done.given[level] != done.last) | (done.lands[level] != level))
             why = done.why[report[row[lost], level], np.flatnonzero(lost)]
             losses += [LevelLoss(name, int(asked.sum()), _by_ledger(why), int(moved.sum()))] * bool(asked.any())
-        return _groups(spec, devices, done, columns), tuple(losses)
+        return _groups(devices, done, columns), tuple(losses)
 
 
 Parts = list[tuple[Ints, Ints, Floats | float]]  # views, kinds, and how much each pair counts
@@ -216,20 +222,15 @@ def _count_values(spec: Spec, devices: Devices) -> Reported:
     stands = clips[len(clips) // 2]  # for all of them, where a plan is to choose
     for clip in sorted(clips, key=lambda clip: clip == stands):
         each = walked(spec, devices, [[kind]], 1, 0, clip)
-        reported = each.here & (each.given[0] >= 0)
-        worth = each.units[0][reported] * (clip / STEPS)
-        columns[f"{measure.name}{OF}{format_float_positional(clip, trim='-')}"] = parts = [
-            (each.given[0][reported], each.kind[reported], worth)
-        ]
+        worth = each.units[0][each.reported] * (clip / STEPS)
+        parts = [(each.given[0][each.reported], each.kind[each.reported], worth)]
+        columns[f"{measure.name}{OF}{format_float_positional(clip, trim='-')}"] = parts
         by_clip[clip] = float(worth.sum())
     of_all = [(each.last[each.here], each.kind[each.here], values[each.kind[each.here]] / MICRO)]
     columns |= {measure.name: parts, measure.name + BEYOND: [*of_all, *((*part[:2], -part[2]) for part in parts)]}
     columns[f"{AT}{spec.paid}"] = [(*part[:2], 1.0) for part in parts]
-    lost = _by_ledger(each.why[0][each.here & ~reported])
-    moved = int((reported & (each.given[0] != each.last)).sum())
-    whole = float(of_all[0][2].sum())
-    paid = {section_of(spec).conversions_per_epoch: int(reported.sum())}
-    return Reported(_groups(spec, devices, each, columns), lost, moved, paid, dict(sorted(by_clip.items())), whole)
+    groups, paid = _groups(devices, each, columns), {section_of(spec).paid: int(each.reported.sum())}
+    return Reported(groups, each.lost, each.moved, paid, dict(sorted(by_clip.items())), float(of_all[0][2].sum()))
 
 
 def _clips(values: Ints, devices: Devices) -> list[float]:
@@ -295,10 +296,8 @@ def _by_ledger(why: NDArray[np.int8]) -> Mapping[str, int]:
     return {name: number for name, number in zip(LEDGERS, each, strict=True) if number}
 
 
-def _groups(spec: Spec, devices: Devices, done: Walked, columns: Mapping[str, Parts]) -> Arrow:
+def _groups(devices: Devices, done: Walked, columns: Mapping[str, Parts]) -> Arrow:
     """A table as SQL gives it of other APIs, groups of rows by fate and attributes, with what is reported."""
-    import pyarrow as pa
-
     width = devices.kinds.num_rows or 1
     sums = {"number": _sums(width, [(done.last[done.here], done.kind[done.here], 1.0)])}
     sums |= {name: _sums(width, parts) for name, parts in columns.items()}
@@ -328,10 +327,173 @@ def _groups(spec: Spec, devices: Devices, done: Walked, columns: Mapping[str, Pa
 
 def _sums(width: int, parts: Parts) -> tuple[Ints, Floats]:
     """The distinct pairs of view and kind, each as one number, and what they sum to: whole, where all count 1."""
-    import pyarrow as pa
-
     cell = np.concatenate([view.astype(np.int64) * width + kind for view, kind, _ in parts])
     count = np.concatenate([np.broadcast_to(worth, len(view)) for view, _, worth in parts])
     grouped = pa.table({"cell": cell, "count": count}).group_by("cell").aggregate([("count", "sum")])
     sums = grouped.column("count_sum").to_numpy()
     return grouped.column("cell").to_numpy(), np.rint(sums).astype(np.int64) if (sums == np.rint(sums)).all() else sums
+
+
+# The charging of ledgers, compiled: all devices in one pass, each from its first event to its last. A view is known by
+# its epoch, by what it matches and by the site that saved it; of those alike, the last is enough. A device's ledgers
+# are rows (epoch, key, µε left): the key of all sites together, 2·site for a conversion site, 2·site + 1 for an
+# impression site.
+
+EVERYONE = -1
+
+
+@kernel(nogil=True)
+def _slot(epochs, keys, left, used, epoch, key, budget):  # type: ignore[no-untyped-def]
+    """Where a ledger is; behind the last one, if it has not been touched yet."""
+    i = used - 1
+    while i >= 0 and not (keys[i] == key and epochs[i] == epoch):
+        i -= 1
+    if i < 0:
+        i = used
+        epochs[i], keys[i], left[i] = epoch, key, budget
+    return i
+
+
+@kernel(nogil=True)
+def _later(moment, view, other):  # type: ignore[no-untyped-def]
+    """The view that gets the credit: the later one, of one moment the one that was saved first; -1 for none."""
+    if view < 0 or other < 0:
+        return max(view, other)
+    if moment[view] == moment[other]:
+        return min(view, other)
+    return view if moment[view] > moment[other] else other
+
+
+@kernel(nogil=True)
+def _of_one_second(order, moment, code, view_match, view, first, end, match, oldest, second):  # type: ignore[no-untyped-def]
+    """The views of the second that the last one is in, in the order of their priority; gives how many there are."""
+    found, tick = 0, (moment[view] >> 1) // second
+    i = view
+    while i < end and moment[i] == moment[view]:
+        if view_match[code[i]] == match:
+            order[found] = i
+            found += 1
+        i += 1
+    i = view - 1
+    while i >= first and (moment[i] >> 1) // second == tick:
+        if moment[i] & 1 == 0 and view_match[code[i]] == match and moment[i] >> 1 >= oldest:
+            place = found
+            while place > 0 and moment[order[place - 1]] == moment[i]:
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = i
+            found += 1
+        i -= 1
+    return found
+
+
+@kernel(nogil=True)
+def walk(  # type: ignore[no-untyped-def]
+    events, views, kinds, time, budgets, cost, units, levels, last, older, given, lands, why
+):
+    """Attributes and charges all conversions, in the order of their devices and times.
+
+    `events` are start, moment and code; `views` and `kinds` what the codes match, their sites, and for kinds which row
+    of costs they have. `time` is each device's beginning of an epoch, then lookback, length of an epoch, and the tick
+    of priorities (0: views of one tick are told apart), in microseconds. `cost` has a row of reports for each row of
+    costs: what the conversion site pays, what it pays if the lookback is within one epoch, and what all others pay; a
+    report that is not made costs -1. Where conversions have values, `units` has a row for each report, and costs are by
+    these; else it has none, and costs are those of the last. `levels` are those that share a report, -1 for none.
+    Results, by conversion: the last view, and the last that is too old, by their places; for each level's credit the
+    view that gets it, and the level that this view is saved for; by report, which ledger of the newest epoch could not
+    pay.
+    """
+    (start, moment, code), (view_match, view_site), (kind_match, kind_site, kind_row) = events, views, kinds
+    begin, lookback, period, second = time
+    own, alone, shared = cost
+    most = 1
+    for d in range(len(start) - 1):
+        most = max(most, start[d + 1] - start[d])
+    own_views, found = np.empty((4, most), np.int64), np.empty((2, most), np.int64)
+    epochs, matches, sites, seen = own_views[0], own_views[1], own_views[2], own_views[3]
+    hits, order = found[0], found[1]
+    room = most * (lookback // period + 4)
+    ledgers = np.empty((3, room), np.int64)
+    l_epoch, l_key, l_left = ledgers[0], ledgers[1], ledgers[2]
+    c = 0
+    for d in range(len(start) - 1):
+        n, used = 0, 0
+        for i in range(start[d], start[d + 1]):
+            now = moment[i] >> 1
+            epoch = (now - begin[d]) // period
+            if moment[i] & 1 == 0:
+                match, site = view_match[code[i]], view_site[code[i]]
+                j = n - 1
+                while j >= 0 and epochs[j] == epoch and not (matches[j] == match and sites[j] == site):
+                    j -= 1
+                if j < 0 or epochs[j] != epoch:
+                    epochs[n], matches[n], sites[n], seen[n] = epoch, match, site, i
+                    n += 1
+                elif moment[seen[j]] != moment[i]:
+                    seen[j] = i
+                continue
+            match, row = kind_match[code[i]], kind_row[code[i]]
+            oldest = now - lookback
+            first = (oldest - begin[d]) // period
+            number, before, newest, j = 0, -1, -1, n - 1
+            while j >= 0 and epochs[j] >= first:
+                if matches[j] == match:
+                    if moment[seen[j]] >> 1 >= oldest:
+                        hits[number] = j
+                        number += 1
+                        newest = _later(moment, newest, seen[j])
+                    else:
+                        before = _later(moment, before, seen[j])
+                j -= 1
+            while number == 0 and j >= 0 and (before < 0 or epochs[j] == epochs[j + 1]):
+                if matches[j] == match:
+                    before = _later(moment, before, seen[j])
+                j -= 1
+            last[c], older[c] = newest, before
+            for k in range(own.shape[1]):
+                unit = units[k, c] if len(units) else own.shape[2] - 1
+                if number == 0 or own[row, k, unit] < 0:
+                    continue
+                price, others = own[row, k, unit], shared[row, k, unit]
+                if first == epoch:
+                    price = alone[row, k, unit]
+                view, a = -1, 0
+                while a < number:  # the newest epoch first
+                    of = epochs[hits[a]]
+                    mine = _slot(l_epoch, l_key, l_left, used, of, 2 * kind_site[code[i]], budgets[0])
+                    used = max(used, mine + 1)
+                    all_ = _slot(l_epoch, l_key, l_left, used, of, EVERYONE, budgets[1])
+                    used = max(used, all_ + 1)
+                    lacks = 1 if price > l_left[mine] else 2 if others > l_left[all_] else 0
+                    b, best = a, -1
+                    while b < number and epochs[hits[b]] == of:
+                        if sites[hits[b]] >= 0:
+                            quota = _slot(l_epoch, l_key, l_left, used, of, 2 * sites[hits[b]] + 1, budgets[2])
+                            used = max(used, quota + 1)
+                            if lacks == 0 and others > l_left[quota]:
+                                lacks = 3
+                        best = _later(moment, best, seen[hits[b]])
+                        b += 1
+                    if lacks == 0:
+                        l_left[mine] -= price
+                        l_left[all_] -= others
+                        for e in range(a, b):
+                            if sites[hits[e]] >= 0:
+                                key = 2 * sites[hits[e]] + 1
+                                l_left[_slot(l_epoch, l_key, l_left, used, of, key, budgets[2])] -= others
+                        view = _later(moment, view, best)
+                    elif a == 0:
+                        why[k, c] = lacks
+                    a = b
+                if view < 0:
+                    continue
+                width = 0
+                while width < levels.shape[2] and levels[row, k, width] >= 0:
+                    width += 1
+                order[0], together = view, 1
+                if width > 1 and second > 0:
+                    together = _of_one_second(order, moment, code, view_match, view, start[d], i, match, oldest, second)
+                for x in range(width):
+                    given[levels[row, k, x], c] = code[order[x % together]]
+                    lands[levels[row, k, x], c] = levels[row, k, x // together]
+            c += 1

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
-from attributary.api.event_values import draw, known_labels, micros, scaled, unknown_labels
+from attributary.api.event_values import draw, known_labels, measured, scaled, unknown_labels
 from attributary.api.w3c import W3C
 from attributary.api.w3c.attribution_options import (
     ConversionOptions,
@@ -34,10 +34,8 @@ from attributary.api.w3c.index_layout import (
 )
 from attributary.api.w3c.schemes import ReportKind, index_level, lookback_days, report_bytes, scheme_of, section_of
 from attributary.errors import InputError, brief
-from attributary.logs.labels import missing_cells
 from attributary.plan import Plan
-from attributary.plan.plan import IndexLayout
-from attributary.spec import Logs
+from attributary.plan.sections import IndexLayout
 from attributary.spec.measure import MICRO
 from attributary.tree import Tree
 
@@ -246,11 +244,8 @@ def _value(plan: Plan, kind: ReportKind, values: Mapping[str, object], conversio
     (part,) = plan.by_measure
     if part.measure.is_count:
         return kind.value
-    name, source = part.measure.name, part.measure.source
-    if source not in values:
-        raise InputError(f"{source!r} is missing; measure {name!r} needs it: give it, or leave it empty")
-    micro = part.measure.sign * micros(name, values[source], {"", *missing_cells(plan.spec.logs or Logs())})
-    return scaled(micro, round(part.clip * MICRO), kind.value, draw(f"{name} {kind.name}", conversion_id))
+    micro, chance = measured(part.measure, values, plan.spec.logs), f"{part.measure.name} {kind.name}"
+    return scaled(micro, round(part.clip * MICRO), kind.value, draw(chance, conversion_id))
 
 
 def _match_values(plan: Plan, layout: IndexLayout, kind: ReportKind) -> list[int]:

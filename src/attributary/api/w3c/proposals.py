@@ -7,11 +7,13 @@ one with the shortest reports.
 Under a scheme with credits, a conversion has ten or so to give. A split rounded to 65,536 parts is as good as before;
 one rounded to ten may not be. So from the rounded split on, single credits move from one level to another as long as
 the error to expect falls, for each root by itself. Where that breaks the guard or a target, the split is rounded on its
-way to an equal one, which keeps the guard, and credits move as long as all bounds are kept.
+way to an equal one, which keeps the guard; of one split for all roots, all ways to give so few credits are tried.
 """
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
@@ -35,9 +37,9 @@ from attributary.budget.split import LevelBudgets
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.contributions import contributions
-from attributary.plan.plan import SchemeCost
 from attributary.plan.problem import Problem, Shares
 from attributary.plan.proposals import Asked, Bounds, Proposals, Solve, Wishes
+from attributary.plan.sections import SchemeCost
 from attributary.spec import Spec
 from attributary.spec.measure import MICRO
 from attributary.tree import Tree
@@ -47,6 +49,7 @@ TIE = 0.05
 MOST_LEVELS = 10  # that share a credit: browsers take at least so many
 REMEDY = "raise histogram under [api] if browsers take more, leave a level out, or measure fewer values"
 FEW = 64  # credits
+MOST_ROWS = 20_000  # ways to give them
 NEXT = 1.005  # times the least error
 WAY = np.linspace(0.0, 1.0, 9)  # from a split to an equal one
 LESS = 1 - 1e-9  # an error that is smaller, and not by rounding alone
@@ -201,36 +204,39 @@ def improved(q: Problem, whole: Shares, keep: Collection[str] = (), tree: Judge 
 def within_bounds(
     q: Problem, share: Shares, whole: Shares, wishes: Wishes, bounds: Bounds | None, tree: Judge | None = None
 ) -> Shares:
-    """Improved contributions if these keep to the bounds, or others near the shares that do."""
-    keep = wishes.keep
-    made = improved(q, whole, keep, tree)
-    if bounds is None or q.spec.budget > FEW or not bounds.excess(q, _parts(q, made)):
+    """Improved contributions if these keep to the bounds, or else the best that do, or come nearest."""
+    made = improved(q, whole, wishes.keep, tree)
+    if bounds is None or q.spec.budget > FEW or not bounds.excess(q, made.parts(q.spec.l1)):
         return made
+    rows = _all_rows(q, whole.default, wishes.keep) if share.roots is None else None
+    if rows is not None and len(rows):
+        error, excess = bounds.judged(q, (rows / q.spec.l1)[:, :, None])
+        return Shares(rows[np.lexsort([error, excess])[0]])
     tree = tree or judge(q, q.weights, own=share.roots is not None)
-    nearest = None
+    tried = []
     for part in WAY:  # to an equal split
         equal = bounds.equal
         roots = None if share.roots is None else share.roots + part * (equal.rows(q.tree) - share.roots)
         mixed = Shares(share.default + part * (equal.default - share.default), roots)
-        (tried,) = contributions([q], [mixed], rounding=wishes.rounding, keep=keep)
-        error = float(np.nanmedian(tree(q, tried.default[None] if tried.roots is None else tried.roots)))
-        found = bounds.excess(q, _parts(q, tried)), error, tried
-        nearest = found if nearest is None or found[:2] < nearest[:2] else nearest
-    assert nearest is not None
-    excess, _, best = nearest
-    if excess or best.roots is not None:
-        return best
-
-    def kept(rows: Ints) -> Floats:
-        over = bounds.excess(q, _parts(q, Shares(rows[0])))
-        return np.array([np.inf]) if over else tree(q, rows)
-
-    return improved(q, best, keep, lambda _, rows: kept(rows))
+        (one,) = contributions([q], [mixed], rounding=wishes.rounding, keep=wishes.keep)
+        error = tree(q, one.default[None] if one.roots is None else one.roots)
+        tried.append((bounds.excess(q, one.parts(q.spec.l1)), float(np.nanmedian(error)), one))
+    return min(tried, key=lambda one: one[:2])[2]
 
 
-def _parts(q: Problem, whole: Shares) -> Shares:
-    """Contributions as parts of the credits."""
-    return Shares(whole.default / q.spec.l1, None if whole.roots is None else whole.roots / q.spec.l1)
+def _all_rows(q: Problem, like: Ints, keep: Collection[str]) -> Ints | None:
+    """All ways to give the credits to levels, those of levels with fixed shares being as they are; None if too many."""
+    levels, number, free = q.spec.levels, q.spec.budget, np.flatnonzero(np.isnan(q.fixed))
+    places, bars = int(like[free].sum()) + len(free) - 1, len(free) - 1
+    if math.comb(places, bars) > MOST_ROWS:
+        return None
+    ends = np.array([[-1, *some, places] for some in combinations(range(places), bars)])
+    rows = np.repeat(like[None], len(ends), axis=0)
+    rows[:, free] = np.diff(ends, axis=1) - 1
+    least = np.array([level in (*keep, levels[-1]) for level in levels])
+    unknown = rows[:, q.spec.first_unknown :].sum(axis=1) <= q.limit * number
+    made: Ints = rows[(rows >= least).all(axis=1) & unknown]
+    return made
 
 
 def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes, bounds: Bounds | None = None) -> Spec:
@@ -251,7 +257,7 @@ def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes, boun
         rows = whole.default[None] if whole.roots is None else whole.roots
         error = float(np.nanmedian(tree(asked, rows)))
         missed = np.nansum(np.abs(rows / number - stated), axis=1).max()
-        excess = 0.0 if bounds is None else bounds.excess(asked, _parts(asked, whole))
+        excess = 0.0 if bounds is None else bounds.excess(asked, whole.parts(number))
         tried[number] = excess, round(float(missed), 9), error
     *least, lowest = min(tried.values())
     fewest = min(n for n, (*missed, error) in tried.items() if missed == least and error <= NEXT * lowest)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
-from attributary.plan.plan import Bits
+from attributary.plan.sections import Bits
 from attributary.spec import Attribute, Spec
 from attributary.tree import Tree
 from attributary.types import Bools, Cells, Keys
@@ -111,12 +111,13 @@ class KeyLayout:
         return len(self.levels).bit_length()
 
     @property
-    def measure_bits(self) -> int:
-        return measure_bits(len(self.measures))
+    def used(self) -> int:
+        """The bits that say a node and a measure."""
+        return self.tag_shift + self.tag_bits + measure_bits(len(self.measures))
 
     @property
     def bits(self) -> int:
-        return self.tag_shift + self.tag_bits + self.measure_bits + (0 if self.plan is None else MARK + 1)
+        return self.used + (0 if self.plan is None else MARK + 1)
 
     @property
     def mark(self) -> int:
@@ -157,13 +158,13 @@ class KeyLayout:
             rows += [_row("marked", 1, BITS - MARK - 1, "1", "impression")]
         if self.measures:
             above = self.tag_shift + self.tag_bits
-            rows += [_row("measure", self.measure_bits, above, ", ".join(self.measures), "impression")]
+            rows += [_row("measure", self.used - above, above, ", ".join(self.measures), "impression")]
         rows += [_row("level", self.tag_bits, self.tag_shift, f"{len(self.levels)} levels", "impression")]
         for field in self.fields:
             side = "conversion" if field.attribute.unknown else "impression"
             rows += [_row(field.attribute.name, field.bits, field.shift, field.words, side)]
-        spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + self.measure_bits
-        return [*rows, _row("not used", spare, used, "", "")] if spare else rows
+        spare = BITS - self.bits
+        return [*rows, _row("not used", spare, self.used, "", "")] if spare else rows
 
 
 def _row(name: str, bits: int, shift: int, values: str, side: str) -> list[str]:

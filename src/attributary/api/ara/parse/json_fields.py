@@ -125,9 +125,10 @@ class Json:
 
     def typed(self, *names: str) -> Any:
         """The value, which is of one of the types."""
-        if not any(map(self.is_a, names)):
-            raise self.error(f"must be {' or '.join(names)}")
-        return self.value
+        for name in names:
+            if self.is_a(name):
+                return self.value
+        raise self.error(f"must be {' or '.join(names)}")
 
     def within(self, n: N, low: float, high: float, message: str | None = None) -> N:
         """The number, which lies in the range."""

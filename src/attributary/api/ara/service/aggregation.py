@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
-from attributary.api.ara.service.batch import ReportIds, Rules, SpentHours
+from attributary.api.ara.service.batch import FAULTS_KEPT, ReportIds, Rules, SpentHours
 from attributary.api.ara.service.summary_report import Index, distinct, other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
-from attributary.api.ara.wire.shared_info import Category, Origin, shared_id
+from attributary.api.ara.wire.shared_info import Origin, shared_id
 from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import Entropy, sample_dlap
@@ -39,7 +39,6 @@ from attributary.whole_files import save
 
 MOST = 2**63 - 1
 NOTHING = np.empty(0, np.int64)
-FAULTS_KEPT = 5
 ENDINGS = (".avro", ".json")
 DEBUG = "NOT PRIVATE: a debug run, which spends nothing and may be repeated; not for release"
 EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers were the user's
@@ -327,7 +326,7 @@ def check(sums: KeySums, most_errors: float = 0.1) -> None:
     Reports that are not in debug mode are left out of a debug run, but are no errors.
     """
     tally = sums.tally
-    errors = tally.faulty - tally.categories.get(Category.DEBUG_NOT_ENABLED, 0)
+    errors = tally.faulty - tally.categories.get("DEBUG_NOT_ENABLED", 0)
     why = ", ".join(f"{number:,} {name}" for name, number in tally.categories.items())
     why += f"; the first: {sums.faults[0]}" if sums.faults else ""
     if tally.skipped and not tally.used:

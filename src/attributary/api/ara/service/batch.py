@@ -30,7 +30,7 @@ from attributary.api.ara.wire.avro import is_avro, named_files
 from attributary.api.ara.wire.avro_blocks import Damaged
 from attributary.api.ara.wire.encryption import ANY
 from attributary.api.ara.wire.payload import Columns, columns
-from attributary.api.ara.wire.shared_info import HOUR, Category, Fault, Origin, identity, shared_id
+from attributary.api.ara.wire.shared_info import HOUR, Fault, Origin, identity, shared_id
 from attributary.api.sites import parse_url
 from attributary.errors import InputError, brief
 from attributary.types import Bools, Record
@@ -113,7 +113,11 @@ def opened(share: "Share", key: Key | None, rules: Rules) -> OpenReports:
                 skipped += 1
                 continue
             if keys is not None:
-                clear = _decrypted(payload, text, origin[1], key_id, keys)
+                private = keys.get(key_name := key_id.decode(errors="replace"), keys.get(ANY))
+                if private is None:
+                    rule = f"there is no private key with its key_id {brief(key_name)}"
+                    raise Fault(rule, "DECRYPTION_KEY_NOT_FOUND")
+                clear = encryption.opener(private)(payload, text, origin[1])
         except Fault as fault:
             categories[fault.category] += 1
             if len(faults) < FAULTS_KEPT:
@@ -162,20 +166,12 @@ def _check(reporting_origin: str, due: int, debug: bool, rules: Rules) -> None:
         raise Fault(
             f"its reporting_origin is not of the site {brief(rules.reporting_site)} (`reporting_site`); "
             f"got {brief(reporting_origin)}",
-            Category.REPORTING_SITE_MISMATCH,
+            "REPORTING_SITE_MISMATCH",
         )
     if rules.debug and not debug:
-        raise Fault("it is not in debug mode", Category.DEBUG_NOT_ENABLED)
+        raise Fault("it is not in debug mode", "DEBUG_NOT_ENABLED")
     if due < rules.since:
-        raise Fault("it was due too long ago (`since`)", Category.ORIGINAL_REPORT_TIME_TOO_OLD)
-
-
-def _decrypted(payload: bytes, text: str, version: str, key_id: bytes, keys: Mapping[str, bytes]) -> bytes:
-    name = key_id.decode(errors="replace")
-    key = keys.get(name, keys.get(ANY))
-    if key is None:
-        raise Fault(f"there is no private key with its key_id {brief(name)}", Category.DECRYPTION_KEY_NOT_FOUND)
-    return encryption.opener(key)(payload, text, version)
+        raise Fault("it was due too long ago (`since`)", "ORIGINAL_REPORT_TIME_TOO_OLD")
 
 
 # Reports as they stand in files.

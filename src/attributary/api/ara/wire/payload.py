@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.api.ara.wire.shared_info import Category, Fault, like
+from attributary.api.ara.wire.shared_info import Fault, like
 from attributary.errors import brief
 
 
@@ -75,7 +75,7 @@ def decode(data: bytes) -> list[Contribution]:
     if not isinstance(content, dict):
         raise Fault(f"a payload is a map with names; got {_kind(content)}")
     if (operation := content.get("operation")) != "histogram":
-        raise Fault(f'a payload has operation "histogram"; got {brief(operation)}', Category.UNSUPPORTED_OPERATION)
+        raise Fault(f'a payload has operation "histogram"; got {brief(operation)}', "UNSUPPORTED_OPERATION")
     rows = content.get("data")
     if not isinstance(rows, list):
         raise Fault(f"a payload has a list of contributions as data; got {_kind(rows)}")

@@ -5,33 +5,31 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
+from typing import Literal
 
 from attributary.errors import brief, why_not_json
 from attributary.types import Record
 
-
-class Category(StrEnum):
-    """The error categories of the aggregation service that a report can fall into here."""
-
-    ATTRIBUTION_REPORT_TO_MALFORMED = "ATTRIBUTION_REPORT_TO_MALFORMED"  # its reporting origin is none
-    DEBUG_NOT_ENABLED = "DEBUG_NOT_ENABLED"
-    DECRYPTION_ERROR = "DECRYPTION_ERROR"  # and whatever cannot be taken apart
-    DECRYPTION_KEY_NOT_FOUND = "DECRYPTION_KEY_NOT_FOUND"
-    INVALID_REPORT_ID = "INVALID_REPORT_ID"
-    ORIGINAL_REPORT_TIME_TOO_OLD = "ORIGINAL_REPORT_TIME_TOO_OLD"
-    REPORTING_SITE_MISMATCH = "REPORTING_SITE_MISMATCH"
-    REQUIRED_SHAREDINFO_FIELD_INVALID = "REQUIRED_SHAREDINFO_FIELD_INVALID"
-    UNSUPPORTED_OPERATION = "UNSUPPORTED_OPERATION"
-    UNSUPPORTED_REPORT_API_TYPE = "UNSUPPORTED_REPORT_API_TYPE"
-    UNSUPPORTED_SHAREDINFO_VERSION = "UNSUPPORTED_SHAREDINFO_VERSION"
+Category = Literal[  # the error categories of the aggregation service that a report can fall into here
+    "ATTRIBUTION_REPORT_TO_MALFORMED",  # its reporting origin is none
+    "DEBUG_NOT_ENABLED",
+    "DECRYPTION_ERROR",  # and whatever cannot be taken apart
+    "DECRYPTION_KEY_NOT_FOUND",
+    "INVALID_REPORT_ID",
+    "ORIGINAL_REPORT_TIME_TOO_OLD",
+    "REPORTING_SITE_MISMATCH",
+    "REQUIRED_SHAREDINFO_FIELD_INVALID",
+    "UNSUPPORTED_OPERATION",
+    "UNSUPPORTED_REPORT_API_TYPE",
+    "UNSUPPORTED_SHAREDINFO_VERSION",
+]
 
 
 class Fault(ValueError):  # noqa: N818
     """What is wrong with one report, in words and as a category."""
 
-    def __init__(self, words: str, category: Category = Category.DECRYPTION_ERROR) -> None:
+    def __init__(self, words: str, category: Category = "DECRYPTION_ERROR") -> None:
         super().__init__(words)
         self.category = category
 
@@ -95,18 +93,14 @@ class SharedInfo:
 
     @property
     def origin(self) -> Origin:
-        """What reports of one shared id have in common, besides the hour and the filtering id."""
+        """What the service makes the shared id of, besides the hour and the filtering id.
+
+        For reports of Private Aggregation, this is neither destination nor day.
+        """
         to, registered = self.attribution_destination, self.source_registration_time
-        return origin_of(self.api, self.version, self.reporting_origin, to, self.privacy_budget_key, registered)
-
-
-def origin_of(
-    api: str, version: str, reporting_origin: str, destination: str, budget_key: str, registered: int | None
-) -> Origin:
-    """What the service makes the shared id of: for reports of Private Aggregation, neither destination nor day."""
-    if not APIS.get(api, True):
-        destination, registered = "", None
-    return api, version, reporting_origin, destination, budget_key, registered
+        if not APIS.get(self.api, True):
+            to, registered = "", None
+        return self.api, self.version, self.reporting_origin, to, self.privacy_budget_key, registered
 
 
 def like(version: object) -> str:
@@ -114,7 +108,7 @@ def like(version: object) -> str:
     match = MAJOR.fullmatch(version) if isinstance(version, str) else None
     if match is None and version != "":
         words = f"the version of a report begins with 0 or 1, as in 0.1 and 1.0; got {brief(version)}"
-        raise Fault(words, Category.UNSUPPORTED_SHAREDINFO_VERSION)
+        raise Fault(words, "UNSUPPORTED_SHAREDINFO_VERSION")
     return "" if match is None else VERSIONS[1 + int(match[1])]
 
 
@@ -133,15 +127,15 @@ def parse(text: str) -> SharedInfo:
     like(version)
     report_id = members.get("report_id")
     if not (isinstance(report_id, str) and re.fullmatch(REPORT_ID, report_id)):
-        raise Fault(f"the report_id of a report is a UUID; got {brief(report_id)}", Category.INVALID_REPORT_ID)
+        raise Fault(f"the report_id of a report is a UUID; got {brief(report_id)}", "INVALID_REPORT_ID")
     api = _text(members, "api", needed=version != "")
     if version != "" and api not in APIS:
         words = f"the api of a report is one of {', '.join(APIS)}; got {brief(api)}"
-        raise Fault(words, Category.UNSUPPORTED_REPORT_API_TYPE)
+        raise Fault(words, "UNSUPPORTED_REPORT_API_TYPE")
     reporting_origin = _text(members, "reporting_origin")
     if not _is_origin(reporting_origin):
         words = f"the reporting_origin of a report is the address of a host; got {brief(reporting_origin)}"
-        raise Fault(words, Category.ATTRIBUTION_REPORT_TO_MALFORMED)
+        raise Fault(words, "ATTRIBUTION_REPORT_TO_MALFORMED")
     return SharedInfo(
         report_id,
         reporting_origin,
@@ -180,7 +174,7 @@ def _origin(
     if version != "" and not MAJOR.fullmatch(version):
         return None
     day = None if registered is None else int(registered)
-    return origin_of(api, version, reporting_origin, destination or "", "", day)
+    return SharedInfo("", reporting_origin, 0, destination or "", day, version, api=api).origin
 
 
 def _is_origin(text: str) -> bool:
@@ -196,7 +190,7 @@ def _text(members: Record, name: str, needed: bool = True) -> str:
     value = members.get(name, "")
     if not isinstance(value, str) or (needed and not value) or not is_utf8(value):
         words = f"shared_info needs {name}, a text; got {brief(members.get(name))}"
-        raise Fault(words, Category.REQUIRED_SHAREDINFO_FIELD_INVALID)
+        raise Fault(words, "REQUIRED_SHAREDINFO_FIELD_INVALID")
     return value
 
 
@@ -213,5 +207,5 @@ def _time(members: Record, name: str) -> int:
             seconds = float(value)
     if not 0 <= seconds < 2**53:
         words = f"shared_info needs {name} in seconds since 1970; got {brief(value)}"
-        raise Fault(words, Category.REQUIRED_SHAREDINFO_FIELD_INVALID)
+        raise Fault(words, "REQUIRED_SHAREDINFO_FIELD_INVALID")
     return int(seconds)

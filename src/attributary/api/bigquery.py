@@ -1,4 +1,4 @@
-"""queries: BigQuery's differential privacy behind the seam. A query for each level, and its results read back.
+"""bigquery: BigQuery's differential privacy behind the seam. A query for each level, and its results read back.
 
 Each query has its level's share of ε. A privacy unit has one row of the table: then `max_groups_contributed = 1` and
 bounds of (0, 1) cut off nothing, and all levels measure the same conversions.
@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field
 
 from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
-from attributary.api.bigquery import BIGQUERY, BigQuerySection
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import model
 from attributary.plan import Plan
+from attributary.spec.terms import ApiSection, Terms
 from attributary.tables import read_table
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
@@ -25,6 +26,26 @@ from attributary.tree.match import nodes_of_level
 COUNT = "conversions"  # the column of counts
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
 DROPS = "BigQuery drops groups of few privacy units, and sums of what it drops are unknown"
+
+
+class BigQuerySection(ApiSection):
+    """Where the conversions are, and whom ε protects."""
+
+    table: str = Field(description='the table of conversions, as in "project.dataset.conversions"')
+    privacy_unit: str = Field(description='the column of whom ε protects, as in "user_id"')
+
+
+BIGQUERY = Terms(
+    kind="bigquery",
+    title="BigQuery API",
+    l1=65_536,  # parts of ε
+    noise="bigquery",
+    largest_epsilon=1e20,  # which means no noise
+    conversions=1,  # rows of a privacy unit
+    answer="a result",
+    section=BigQuerySection,
+    unit="whether the table has the rows of one {privacy_unit}",
+)
 
 
 @dataclass(frozen=True, eq=False)
