@@ -1,6 +1,7 @@
 """Plans of several breakdowns: as good as the best fixed division of the budget, and better than an equal one."""
 
 import json
+import re
 from itertools import product
 from math import sqrt
 from pathlib import Path
@@ -15,6 +16,8 @@ from attributary.denoising.crossed import crossed
 from attributary.denoising.joint import meetings_of
 from attributary.denoising.meeting import Breakdown
 from attributary.errors import InputError
+from attributary.facts import breakdowns as of_breakdowns
+from attributary.facts.plan import bound_lines
 from attributary.plan import Plan, make_plan
 from attributary.plan.make import each_asked, solve
 from attributary.plan.proposals import Wishes
@@ -223,3 +226,138 @@ def test_a_file_of_several_that_was_changed_is_refused(change: dict[str, Any], w
     data = json.loads((Path(__file__).parent / "several_breakdowns.json").read_text())
     with pytest.raises(InputError, match=words):
         Plan.from_json(json.dumps({**data, **change}))
+
+
+def test_what_a_large_breakdown_costs_is_told_as_well() -> None:
+    """One of more than 300 leaves that is left out leaves nothing unknown that anyone asks for."""
+    spec = Spec(
+        epsilon=2,
+        attribute=[{"name": "a"}, {"name": "b"}],
+        breakdown=[{"attributes": ["a", "b"]}, {"attributes": ["b"]}],
+    )
+    wide, narrow = np.repeat(np.arange(50), 8).astype(str), np.tile(np.arange(8), 50).astype(str)
+    table = pa.table({"a": wide, "b": narrow, "impressions": [100] * 400, "conversions": [5] * 400})
+    sums = table.group_by("b").aggregate([("impressions", "sum"), ("conversions", "sum")])
+    tables = [table, sums.rename_columns(["b", "impressions", "conversions"]).sort_by("b")]
+    trees = [part.tree(each) for part, each in zip(spec.parts, tables, strict=True)]
+    each = zip(trees, tables, spec.parts, strict=True)
+    priors = [from_counts(tree, rows, known=list(part.levels), spec=part) for tree, rows, part in each]
+    plan = make_plan(spec, trees, priors)
+    alone, now = sharing(plan).alone[1], plan.breakdowns[1].error
+    assert sharing(plan).costs[0] == pytest.approx(1 - alone / now, abs=0.005) and sharing(plan).costs[0] > 0.2
+
+
+@pytest.mark.parametrize("method", ["equal", "leaves", "greedy"])
+def test_another_method_gives_the_split_that_it_names(method: str) -> None:
+    spec, trees, priors = case(3, ["ab", "bc"])
+    plan = make_plan(spec, trees, priors, method)
+    for part, tree, prior in zip(plan.breakdowns, trees, priors, strict=True):
+        alone = np.array(make_plan(part.spec, tree, prior, method).default) / spec.budget
+        row = np.array(part.default) / part.largest_row
+        assert row == pytest.approx(alone, abs=1e-3)
+    assert not sharing(plan).joined and plan.error == pytest.approx(sharing(plan).apart)
+    assert any(f"method {method} gives each breakdown its own split" in line.text for line in of_breakdowns.lines(plan))
+
+
+def test_a_plan_for_what_is_learned_is_refused_as_denoise_refuses_it() -> None:
+    with pytest.raises(InputError, match="learned denoises one tree alone"):
+        make_plan(*case(3, ["ab", "bc"]), learn=True)
+
+
+def test_a_breakdown_without_weight_is_compared_with_an_equal_part() -> None:
+    spec, trees, priors = case(4, ["ab", "b"], guard="none")
+    keys = spec.model_dump(by_alias=True, exclude_none=True)
+    keys["breakdown"] = [{"attributes": ["a", "b"], "weight": 1.0}, {"attributes": ["b"], "weight": 0.0}]
+    plan = make_plan(Spec(**keys), trees, priors)
+    halves = apart(Spec(**keys), trees, priors, parts=[0.5, 0.5])
+    assert plan.breakdowns[1].expected.tree.equal == pytest.approx(halves.breakdowns[1].expected.tree.equal)
+
+
+def test_a_breakdown_that_nothing_tells_is_not_said_to_be_told() -> None:
+    spec, trees, priors = case(4, ["a", "b"])
+    keys = spec.model_dump(by_alias=True, exclude_none=True)
+    keys["breakdown"] = [{"attributes": [name], "weight": float(name == "a")} for name in "ab"]
+    plan = make_plan(Spec(**keys), trees, priors)
+    said = [line.text for line in of_breakdowns.lines(plan)]
+    assert not any("since other levels tell them" in text for text in said)
+    assert any("told by no other level: b of b; a weight above 0" in text for text in said)
+    assert not any("come no closer" in line.text for line in bound_lines(plan.breakdowns[1]))
+
+
+@pytest.mark.parametrize("noise", [{}, {"noise": "gaussian", "delta": 1e-6}])
+def test_targets_that_are_refused_are_met_with_the_epsilon_that_is_named(noise: dict[str, Any]) -> None:
+    spec, trees, priors = case(3, ["ab", "bc"], guard="none", **noise)
+    keys = spec.model_dump(by_alias=True, exclude_none=True)
+    keys["attribute"] = [{"name": "a"}, {"name": "b", "error": 0.01}, {"name": "c"}]
+    spec = Spec(**keys)
+    with pytest.raises(InputError, match=f"cannot be met with epsilon = {spec.epsilon:g}, ") as refused:
+        make_plan(spec, trees, priors)
+    named = max(float(number) for number in re.findall(r"what would meet them: epsilon = ([\d.]+)", str(refused.value)))
+    make_plan(spec.at(named * 1.01), trees, priors)
+    with pytest.raises(InputError, match="cannot be met"):
+        make_plan(spec.at(named * 0.9), trees, priors)
+
+
+def test_splits_by_root_are_said_to_have_no_registration() -> None:
+    spec, trees, priors = case(3, ["ab", "ac"], split_by="a")
+    plan = make_plan(spec, trees, priors, "equal")
+    said = of_breakdowns.lines(plan.model_copy(update={"method": "optimal"}))
+    assert any(line.warning and "`keys` refuses this plan; leave split_by out" in line.text for line in said)
+    assert any("asked by each breakdown that has them" in line.text and "sums by a" in line.text for line in said)
+
+
+VALUES = ({"name": "count"}, {"name": "revenue", "clip": 10})
+
+
+@pytest.mark.parametrize("measures", [None, VALUES])
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("sets", [["ab", "ac"], ["ac", "b"], ["ac", "bc"], ["a", "b", "c"], ["abc", "a"]])
+@pytest.mark.parametrize("kind", ["api", "gaussian"])
+def test_one_purchase_takes_of_all_breakdowns_what_neighbouring_logs_differ_by(
+    sets: list[str], most: int, measures: Any, kind: str
+) -> None:
+    """All logs of up to four purchases of an impression, against the same without one of them; c is of a purchase."""
+    noise = {"noise": kind, "delta": 1e-6} if kind == "gaussian" else {}
+    spec = Spec(
+        epsilon=2,
+        conversions_per_impression=most,
+        attribute=[{"name": "a"}, {"name": "b"}, {"name": "c", "unknown": True, "domain": ["x", "y", "z"]}],
+        breakdown=[{"attributes": list(names)} for names in sets],
+        **noise,
+        **({"measures": measures} if measures else {}),
+    )
+    rng, trees = np.random.default_rng(1), []
+    for part, names in zip(spec.parts, sets, strict=True):
+        known = [name for name in names if name != "c"]
+        grid = list(product(*(["1", "2"] for _ in known)))
+        columns = {name: [row[i] for row in grid] for i, name in enumerate(known)}
+        trees.append(part.tree(pa.table({**columns, "impressions": rng.integers(5, 90, len(grid))})))
+    plan = make_plan(spec, trees)
+    power, largest = 2 if kind == "gaussian" else 1, 0.0
+    purchases = list(product("xyz", (0.0, 1.0) if measures else (1.0,)))
+
+    def sums(log: tuple[tuple[str, float], ...]) -> dict[Any, float]:
+        """What the impression's first purchases add to each key."""
+        made: dict[Any, float] = {}
+        for day, value in log[:most]:
+            for i, part in enumerate(plan.breakdowns):
+                for k, share in enumerate(part.measures):
+                    for level, contribution in enumerate(share.default):
+                        key = i, k, level, *(day for name in part.levels[: level + 1] if name == "c")
+                        amount = 1.0 if part.spec.asked[k].is_count else value
+                        made[key] = made.get(key, 0.0) + amount
+                        budget[key] = contribution / spec.l1
+        return made
+
+    budget: dict[Any, float] = {}
+    for number in range(1, most + 2):
+        for log in product(purchases, repeat=number):
+            before = sums(log)
+            for out in range(number):
+                after = sums(log[:out] + log[out + 1 :])
+                moved = {key: abs(before.get(key, 0) - after.get(key, 0)) for key in {*before, *after}}
+                largest = max(largest, sum(x**power * budget[key] for key, x in moved.items()))
+    loss = spec.noise_model.loss(largest)
+    assert plan.privacy_loss.purchase == pytest.approx(loss, rel=1e-6)
+    assert all(part.privacy_loss == plan.privacy_loss for part in plan.breakdowns)
+    assert Plan.from_json(plan.to_json()).privacy_loss == plan.privacy_loss

@@ -90,6 +90,7 @@ def plan(
     **options: Any,
 ) -> None:
     from attributary.cli.print_results import print_methods, print_plans, print_what_if
+    from attributary.estimators import FIT, refuse_estimator
     from attributary.facts.plan import Earlier
     from attributary.pipeline.read_changes import read_changes
     from attributary.pipeline.read_prior import trees_and_priors
@@ -100,13 +101,15 @@ def plan(
     from attributary.plan.variants import of_noise
     from attributary.spec import Spec
 
-    kind = chosen_estimator(estimator, joint=False, whole=False).kind
+    chosen_one = chosen_estimator(estimator, joint=False, whole=False)
+    kind = chosen_one.kind
     by_node = _check(method, output, estimator if kind.plan is True else None)
     nodes = plan_file.beside(output) if output and by_node else None
     refuse_inputs([output, nodes], [spec, prior, tree_path, last])
     asks = Spec.load(spec)
     several = len(asks.parts) > 1
     if several:
+        refuse_estimator(FIT if kind is FIT.kind else chosen_one)
         _refuse_of_one(target=target, share=share, keep=keep, what_if=what_if, last=last, method=method == "all")
     first = asks.levels[0]
     errors = _by_level(target, _error, f"--target takes a level and an error, as in {first}=5%")

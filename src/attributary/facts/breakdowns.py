@@ -1,5 +1,10 @@
 """Breakdowns: what each of several has of one budget, and what it costs the others."""
 
+from collections import Counter
+
+import numpy as np
+
+from attributary.budget import METHODS
 from attributary.facts.numerals import Line, Table, percent
 from attributary.plan import Plan
 from attributary.plan.sections import Sharing
@@ -43,16 +48,25 @@ def lines(plan: Plan) -> list[Line]:
         Line("direct or hierarchical", _compared(plan, sharing)),
     ]
     if not sharing.joined:
-        why = "targets, splits by root or many nodes"
+        why = _why_apart(plan)
         made.append(Line("breakdowns", f"the joint estimate was not part of planning ({why}); its errors are smaller"))
     given = [
-        f"{level} of {name}"
+        (f"{level} of {name}", np.isfinite(errors.error.plan))
         for name, one in zip(plan.names, plan.parts, strict=True)
-        for level, contribution in zip(one.levels, one.default, strict=True)
+        for level, contribution, errors in zip(one.levels, one.default, one.expected.levels, strict=True)
         if not contribution
     ]
-    if given:
-        made.append(Line("breakdowns", f"not measured, since other levels tell them: {', '.join(given)}"))
+    if told := [name for name, known in given if known]:
+        made.append(Line("breakdowns", f"not measured, since other levels tell them: {', '.join(told)}"))
+    if lost := [name for name, known in given if not known]:
+        words = f"not measured, and told by no other level: {', '.join(lost)}; a weight above 0 gets them measured"
+        made.append(Line("breakdowns", words, True))
+    if twice := _asked_twice(plan):
+        words = f"asked by each breakdown that has them, as breakdowns are planned apart: sums by {'; '.join(twice)}"
+        made.append(Line("breakdowns", words))
+    if plan.spec.terms.kind == "ara" and any(part.roots for part in plan.parts):
+        words = "roots have splits of their own, and one registration carries one split of each breakdown: `keys` "
+        made.append(Line("keys", f"{words}refuses this plan; leave split_by out, and make a new plan", True))
     keys = f"{plan.default_keys} keys per conversion"
     too_many = plan.default_keys > API_KEYS and plan.spec.terms.kind == "ara"
     if too_many:
@@ -60,11 +74,33 @@ def lines(plan: Plan) -> list[Line]:
     return [*made, Line("keys", keys, too_many)]
 
 
+def _why_apart(plan: Plan) -> str:
+    """Why breakdowns were planned by themselves."""
+    if not METHODS[plan.method].bounded:
+        return f"method {plan.method} gives each breakdown its own split"
+    if plan.spec.targets:
+        return "the spec has targets"
+    return "splits by root" if any(part.roots for part in plan.parts) else "many nodes or sums that they share"
+
+
+def _asked_twice(plan: Plan) -> list[str]:
+    """What several breakdowns have keys for."""
+    asked = Counter(
+        frozenset(part.levels[part.spec.total : level + 1])
+        for part in plan.parts
+        for level, contributions in enumerate(zip(part.default, *part.roots.values(), strict=True))
+        if any(contributions)
+    )
+    return [", ".join(sorted(names)) or "nothing (the total)" for names, times in asked.items() if times > 1]
+
+
 def _compared(plan: Plan, sharing: Sharing) -> str:
     """The error of direct figures beside that of a tree for each breakdown, and which of them is taken."""
     direct, apart = percent(sharing.direct), percent(sharing.apart)
     words = f"each sum asked directly {direct}, each breakdown as a hierarchy of its own {apart}; "
     words += "the plan starts from both and is better than either" if sharing.joined else "the plan is the latter"
+    if not sharing.joined and sharing.direct < sharing.apart:
+        words += ", although it is worse here: breakdowns are planned apart"
     whole = any(len(part.attributes) == len(plan.spec.attributes) for part in plan.spec.parts)
     if sharing.cells < plan.error and not whole:
         words += (

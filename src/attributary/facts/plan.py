@@ -392,6 +392,8 @@ def bound_lines(plan: Plan) -> list[Line]:
         instead = f"{percent(plan.unbounded)} ({change(error, plan.unbounded)})"
         cost = f"cost: {percent(error)} over all levels instead of {instead}"
     above = _above_guard(plan) if "guard" in names else None
+    if above is not None and not np.isfinite(above[1]):
+        return [*lines, Line("guard", f"{above[0]} is not measured, and told by no other level", True)]
     if above is not None:
         asked = f"above the {spec.guard_factor:g} that the guard allows; whole-number contributions come no closer"
         times = f"{above[0]} has {above[1]:.3g} times its error under an equal split"

@@ -445,8 +445,19 @@ def needed_epsilon(
     return epsilon, near
 
 
-def why_missed(missed: Missed) -> str:
-    """In words: what is possible under this ε, and what would be under other circumstances."""
+class MissedTargetsError(InputError):
+    """Targets that cannot be met, with what is missed of them."""
+
+    def __init__(self, missed: Missed) -> None:
+        super().__init__(why_missed(missed))
+        self.missed = missed
+
+
+def why_missed(missed: Missed, whole: Callable[[float], float] = float) -> str:
+    """In words: what is possible under this ε, and what would be under other circumstances.
+
+    Of a part of a budget, `whole` gives the ε of all of it, which is what the words are about.
+    """
     (case, _, epsilon), words = missed, []
     cut = ""
     for target, measure, error, of_limits in missed.targets:
@@ -459,9 +470,9 @@ def why_missed(missed: Missed) -> str:
         )
         if isinstance(asked, float) and of_limits >= asked:
             cut = f"what limits cut off is {_percent(of_limits)} of {name}, whatever epsilon is; "
-    ways = [] if cut else list(_ways(case, epsilon))
+    ways = [] if cut else list(_ways(case, epsilon, whole))
     ways += ["higher limits (clip, conversions_per_impression)"] if cut else []
-    rule = f"the targets cannot be met with epsilon = {epsilon:.4g}, the nearest is {', '.join(words)}"
+    rule = f"the targets cannot be met with epsilon = {whole(epsilon):.4g}, the nearest is {', '.join(words)}"
     return f"{rule}; {cut}what would meet them: {', or '.join([*ways, 'larger targets'])}"
 
 
@@ -474,13 +485,14 @@ def _largest(spec: Spec) -> float:
     return spec.terms.largest_epsilon if spec.noise_model.on_sums else inf
 
 
-def _ways(case: BoundedCase, epsilon: float) -> Iterator[str]:
+def _ways(case: BoundedCase, epsilon: float, whole: Callable[[float], float]) -> Iterator[str]:
     """What would meet the targets: more ε, and what helps more than that, where the prior is one of counts."""
     spec, q = case.spec, case.questions[0]
     needed = case.least_epsilon(epsilon)[0] * (1 + MARGIN)
-    beyond = f" (more than the {_largest(spec):g} that {spec.terms.answer} takes)" if needed > _largest(spec) else ""
+    of_all = whole(needed)
+    beyond = f" (more than the {_largest(spec):g} that {spec.terms.answer} takes)" if of_all > _largest(spec) else ""
     if needed < HIGHEST:
-        yield f"epsilon = {needed:.4g}{beyond}"
+        yield f"epsilon = {of_all:.4g}{beyond}"
     free = [replace(each, spec=spec.with_keys(epsilon=epsilon, guard="none")) for each in case.questions]
     if np.isfinite(spec.guard_factor) and _of(case, free).least_epsilon(epsilon)[0] <= epsilon:
         yield 'guard = "none"'
@@ -501,7 +513,7 @@ def _ways(case: BoundedCase, epsilon: float) -> Iterator[str]:
     if last not in {target.name for target in spec.targets} and q.tree.depth > heads and not condensed:
         less = _without_last(case, epsilon).least_epsilon(epsilon)[0] * (1 + MARGIN)
         if less < needed * (1 - WORTH):
-            yield f"no level {last} and epsilon = {less:.4g}"
+            yield f"no level {last} and epsilon = {whole(less):.4g}"
 
 
 def _without_last(case: BoundedCase, epsilon: float) -> BoundedCase:

@@ -21,13 +21,13 @@ from attributary.estimators import Learn
 from attributary.plan.bounds import (
     ENOUGH,
     Missed,
+    MissedTargetsError,
     at_least,
     bounded_shares,
     bounds_of,
     half_width_of,
     least_shares,
     needed_epsilon,
-    why_missed,
 )
 from attributary.plan.condense import condense
 from attributary.plan.contributions import Rounding, contributions, most_of_unseen
@@ -133,7 +133,7 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
     free = fine.fitted(wishes)
     within, made, missed = fine.settled(free, wishes, method.bounded, near)
     if wishes.strict and missed and missed.targets:
-        raise InputError(why_missed(missed))
+        raise MissedTargetsError(missed)
     whole = within.expecting(wishes, made)
     beside = [
         whole if name == wishes.method else other.expecting(wishes, other.rounded(wishes, improve=False))

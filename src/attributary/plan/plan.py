@@ -20,7 +20,7 @@ from attributary.errors import InputError
 from attributary.noise import model
 from attributary.plan.contributions import Rounding, down, paths
 from attributary.plan.errors import Compared, PlanErrors, TargetError
-from attributary.plan.privacy import PrivacyWords, Spent, privacy_words, spent
+from attributary.plan.privacy import PrivacyWords, Spent, privacy_words, purchase_of_all, spent
 from attributary.plan.sections import (
     Bits,
     IndexLayout,
@@ -319,9 +319,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         if self.parts:
             return self.parts[0].spent
         varied, labels = self.spec.first_varied, list(self.roots)
-        each = [part.plan for part in self.by_measure]
-        rows = np.array([[plan.default, *(plan.roots[label] for label in labels)] for plan in each])
-        known, unknown = rows[..., :varied].sum(axis=2), rows[..., varied:].sum(axis=2)
+        known, unknown = self.known_and_unknown
         repeats = self.spec.noise_model.repeats  # all conversions of an impression together
         times = np.array([repeats(most) for most in map(self.most, [None, *labels])])
         if self.nodes is not None:
@@ -330,6 +328,15 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             known, unknown = np.append(path - below, known)[None], np.append(below, unknown)[None]
             times = np.append(np.full(len(tree), times[0]), times)
         return spent(self.spec, known, unknown, times).plus(self.others)
+
+    @property
+    def known_and_unknown(self) -> tuple[Ints, Ints]:
+        """Contributions by measure, of the default split and each root's: at levels that all conversions of an
+        impression share, and at the others.
+        """
+        varied, each = self.spec.first_varied, [part.plan for part in self.by_measure]
+        rows = np.array([[plan.default, *(plan.roots[label] for label in self.roots)] for plan in each])
+        return rows[..., :varied].sum(axis=2), rows[..., varied:].sum(axis=2)
 
     @property
     def guarantees(self) -> tuple[str, ...]:
@@ -508,13 +515,19 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             raise InputError(
                 f"contributions of all breakdowns sum to {limit} at most; got {self.largest_row}: make a new plan"
             )
-        if with_others(self.parts, self.names) != self.parts:
+        for part, right in zip(self.parts, with_others(self.parts, self.names), strict=True):
+            others = right.others
+            if others is None or part.others in (others, others.model_copy(update={"together": None})):
+                continue  # without it, the sum is a bound
             raise InputError("a plan says what the other breakdowns take of the budget; make a new plan")
 
 
 def with_others(plans: Sequence[Plan], names: Sequence[str]) -> tuple[Plan, ...]:
     """Each plan with what the other breakdowns take of the budget."""
     spent = [plan.model_copy(update={"others": None}).spent for plan in plans]
+    each = [one.purchase for one in spent if one.purchase is not None]
+    of_all = purchase_of_all(plans[0].spec, [plan.known_and_unknown for plan in plans])
+    together = of_all if len(each) == len(spent) and of_all < sum(each) * (1 - 1e-9) else None
     made = []
     for i, plan in enumerate(plans):
         rest = [one for k, one in enumerate(spent) if k != i]
@@ -524,6 +537,7 @@ def with_others(plans: Sequence[Plan], names: Sequence[str]) -> tuple[Plan, ...]
             path=sum(one.path for one in rest),
             unknown=sum(one.unknown for one in rest),
             purchase=sum(purchase) if len(purchase) == len(rest) else None,
+            together=together,
         )
         made.append(plan.model_copy(update={"others": others}))
     return tuple(made)

@@ -1,5 +1,6 @@
 """privacy_words: what a plan's ε is of, as figures and as the sentences that terminal, pages and files share."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +18,17 @@ class Spent(NamedTuple):
     purchase: float | None  # by one logged purchase more or less; None where the API's terms give no bound
 
     def plus(self, others: Any) -> "Spent":
-        """With what others take, if there are any: a bound, as not every conversion takes the most of all."""
+        """With what others take, if there are any: a bound, as not every conversion takes the most of all.
+
+        No purchase takes the most of each breakdown, where some have levels that conversions share and others have
+        not: what it takes of all `together` is worked out, and stands with the others.
+        """
         if others is None:
             return self
-        known = self.purchase is not None and others.purchase is not None
-        return Spent(
-            self.path + others.path,
-            self.unknown + others.unknown,
-            self.purchase + others.purchase if known else None,
-        )
+        purchase = others.together
+        if purchase is None and self.purchase is not None and others.purchase is not None:
+            purchase = self.purchase + others.purchase
+        return Spent(self.path + others.path, self.unknown + others.unknown, purchase)
 
 
 def spent(spec: Spec, known: Ints, unknown: Ints, times: Ints) -> Spent:
@@ -35,11 +38,31 @@ def spent(spec: Spec, known: Ints, unknown: Ints, times: Ints) -> Spent:
     Of a purchase that is removed, the impression's next one may be counted instead. Where they differ, both have keys
     of their own. Where they do not, their counts cancel; values do if both are large, and one may be 0.
     """
-    of_value = np.array([[not measure.is_count] for measure in spec.asked])
-    path, replaced = (known + unknown).sum(axis=0), unknown + np.maximum(unknown, np.where(of_value, known, 0))
-    purchase = np.maximum(path, replaced.sum(axis=0))
-    most = [int(x.max()) / spec.l1 for x in (times * path, times * unknown.sum(axis=0), purchase)]
+    path = (known + unknown).sum(axis=0)
+    taken = times * path, times * unknown.sum(axis=0), _purchase(spec, known, unknown)
+    most = [int(x.max()) / spec.l1 for x in taken]
     return Spent(most[0], most[1], most[2] if spec.terms.one_impression else None)
+
+
+def _purchase(spec: Spec, known: Ints, unknown: Ints) -> Ints:
+    """What one logged purchase more or less takes, by root."""
+    of_value = np.array([[not measure.is_count] for measure in spec.asked])
+    replaced = unknown + np.maximum(unknown, np.where(of_value, known, 0))
+    taken: Ints = np.maximum((known + unknown).sum(axis=0), replaced.sum(axis=0))
+    return taken
+
+
+def purchase_of_all(spec: Spec, rows: Sequence[tuple[Ints, Ints]]) -> float:
+    """What one logged purchase takes of the budget in all breakdowns, from the `known` and `unknown` of each.
+
+    The formula is that of one breakdown, with all their levels. Of roots with splits of their own, the largest of each
+    breakdown count, whichever conversion has them: then it is a bound.
+    """
+    path = sum(int((known + unknown).sum(axis=0).max()) for known, unknown in rows)
+    most = sum((known + unknown).max(axis=1) for known, unknown in rows)
+    twice = sum(2 * unknown.max(axis=1) for _, unknown in rows)
+    of_value = np.array([not measure.is_count for measure in spec.asked])
+    return max(path, int(np.where(of_value, np.maximum(most, twice), twice).sum())) / spec.l1
 
 
 class PrivacyWords(NamedTuple):

@@ -117,6 +117,12 @@ class OtherParts(BaseModel, frozen=True, extra="forbid"):
     path: float = Field(ge=0, le=1, description="a part of the budget")
     unknown: float = Field(ge=0, le=1, description="a part of the budget")
     purchase: float | None = Field(default=None, ge=0, le=2, description="a part of the budget")
+    together: float | None = Field(
+        default=None,
+        ge=0,
+        le=2,
+        description="what one purchase takes in all breakdowns together, where that is less than the sum of each",
+    )
 
 
 class Sharing(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):

@@ -4,12 +4,13 @@ Sums by the same attributes are one number, whichever breakdown has them. The bu
 each sum is asked by itself, in parts in proportion to (weight · error²)^⅓, as those of measures are (under Gaussian
 noise, to the square root). Or by hierarchy: each breakdown has a part, in the same proportion, and a tree's split of
 it. From both beginnings the contributions of all levels are moved as long as the error of the joint estimate falls, and
-the better is taken; a level that others tell well enough loses its key.
+the better is taken; a level that others tell well enough loses its key. Other methods than the optimal one give each
+breakdown the split that they name, which nothing moves.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from math import sqrt
 from typing import NamedTuple, Self
 
@@ -20,6 +21,9 @@ from attributary.denoising.crossed import LARGEST, crossed
 from attributary.denoising.joint import meetings_of
 from attributary.denoising.meeting import Breakdown, Meeting, common_top
 from attributary.errors import InputError
+from attributary.estimators import Estimator, refuse_estimator
+from attributary.noise import model
+from attributary.plan.bounds import MissedTargetsError, why_missed
 from attributary.plan.contributions import whole
 from attributary.plan.errors import PlanErrors
 from attributary.plan.limits import cut_off
@@ -28,11 +32,12 @@ from attributary.plan.problem import Problem
 from attributary.plan.proposals import Asked, Solve, Wishes
 from attributary.plan.sections import Sharing
 from attributary.spec import Spec
-from attributary.types import Bools, Floats, Ints
+from attributary.types import Floats, Ints
 
 NODES, SUMS = 100_000, 300  # of all trees, and where they meet: up to there the joint error is worked out at every step
 STEPS = (4.0, 2.0, 1.4, 1.15, 1.05)  # factors by which a level's contribution is tried
 BETTER = 1e-4  # of the error: a smaller gain ends the search
+ROUNDED = 1e-12  # a smaller cost is none
 AGAIN = (0.03, 0.2)  # of the budget: what a level without a key is tried with
 
 
@@ -50,19 +55,26 @@ def plan_together(
     """
     if wishes.method in budget.METHODS and budget.METHODS[wishes.method].by_node:
         raise InputError(f"a {wishes.method} plan is of one breakdown; take optimal")
+    if wishes.learn is True:
+        refuse_estimator(Estimator("learned"))
     several, meetings = len(asked), meetings_of([one.tree for one in asked], spec.called)
-    alone = [solve(one, wishes).error for one in asked]
-    weights = _weights(spec)
-    need = np.array([w * error**2 if w else 0.0 for w, error in zip(weights, alone, strict=True)])
+    whole_budget = [solve(one, wishes._replace(strict=False)) for one in asked]
+    alone, weights = [plan.error for plan in whole_budget], _weights(spec)
+    # targets change splits with ε: errors without them keep the parts, so that the ε that a refusal names is enough
+    errors = [(plan.unbounded if plan.targets else None) or plan.error for plan in whole_budget]
+    need = np.array([w * error**2 if w else 0.0 for w, error in zip(weights, errors, strict=True)])
     share = np.nan_to_num(need) ** (1 / (spec.noise_model.exponent + 1))
     needed = share / share.sum() if share.sum() else np.full(several, 1 / several)
     plans = _divided(spec, asked, wishes, solve, needed if parts is None else np.array(parts))
     equal = _divided(spec, asked, wishes._replace(strict=False), solve, np.full(several, 1 / several))
+    each = zip(plans, equal, weights, strict=True)
+    plans = [plan if weight else _compared(plan, other) for plan, other, weight in each]
     apart, of_equal = (_mean([plan.error for plan in some], weights) for some in (plans, equal))
     joined = _Joined.of(spec, asked, plans, meetings)
     rows, direct = joined.direct()
     costs = tuple(1 - sqrt((1 - plan.largest_row / spec.budget) ** spec.noise_model.exponent) for plan in plans)
-    if join and joined.simple:
+    move = join and joined.simple and budget.METHODS[wishes.method].bounded and not (wishes.share or wishes.keep)
+    if move:
         plans, costs = joined.improved(plans, rows)
     return Plan.of_breakdowns(
         spec,
@@ -74,7 +86,7 @@ def plan_together(
             equal=of_equal,
             direct=direct,
             cells=joined.through_cells(),
-            joined=join and joined.simple,
+            joined=move,
         ),
     )
 
@@ -93,12 +105,39 @@ def _divided(spec: Spec, asked: Sequence[Asked], wishes: Wishes, solve: Solve, s
     l1 = np.maximum(np.floor(share * spec.l1 + 1e-6).astype(np.int64), 2 * least)
     while l1.sum() > spec.l1:
         l1[np.argmax(l1)] -= l1.sum() - spec.l1
-    plans = []
-    for one, part in zip(asked, l1.tolist(), strict=True):
+    plans, missed = list[Plan](), list[str]()
+    for one, name, part in zip(asked, spec.called, l1.tolist(), strict=True):
         epsilon = spec.noise_model.loss(part / spec.l1)
         small = one.spec.model_copy(update={"epsilon_or_auto": epsilon, "l1": part})
-        plans.append(solve(one._replace(spec=small), wishes).model_copy(update={"spec": one.spec}))
+        try:
+            plans.append(solve(one._replace(spec=small), wishes).model_copy(update={"spec": one.spec}))
+        except MissedTargetsError as error:
+            why = why_missed(error.missed, partial(_whole, spec, part / spec.l1))
+            missed.append(f"breakdown {name!r} has {part / spec.l1:.1%} of the budget: {why}")
+    if missed:
+        raise InputError("; ".join(missed))
     return plans
+
+
+def _whole(spec: Spec, part: float, epsilon: float) -> float:
+    """The ε of which a part of the budget has this ε."""
+    low, high = epsilon, 4 * epsilon / part
+    for _ in range(60):
+        middle = (low + high) / 2
+        less = model(spec.noise, middle, spec.l1, spec.delta or 0.0).loss(part) < epsilon
+        low, high = (middle, high) if less else (low, middle)
+    return high
+
+
+def _compared(plan: Plan, other: Plan) -> Plan:
+    """The plan, with the other's errors of equal splits and leaves alone beside its own."""
+    shares = tuple(
+        share.model_copy(update={"expected": _beside(share.expected, there.expected)})
+        if share.expected and there.expected
+        else share
+        for share, there in zip(plan.measures, other.measures, strict=True)
+    )
+    return plan.model_copy(update={"measures": shares, "expected": _beside(plan.expected, other.expected)})
 
 
 class _Slice(NamedTuple):
@@ -270,11 +309,12 @@ class _Joined:
             numbers[np.argmax(numbers)] += spare
         costs = []
         for i in several:
-            others = [w * (k != i) for k, w in enumerate(weights)]
-            now = self.error(self._rows(flat), others)
-            left = [one for one in (self._without(flat, i), self._without(begin, i)) if one.any()]
-            without = self._best(left, others, i)[1] if left and any(others) else now
-            costs.append(max(0.0, 1 - sqrt(without / now)) if now > 0 else 0.0)
+            others, rest = [w for k, w in enumerate(weights) if k != i], self.places[:, 0] != i
+            now = self.error(self._rows(flat), [w * (k != i) for k, w in enumerate(weights)])
+            left = [one for one in (flat[rest], begin[rest]) if one.any()]
+            without = self._without(i)._best(left, others)[1] if left and any(others) else now
+            cost = 1 - sqrt(without / now) if now > 0 else 0.0
+            costs.append(cost if cost > ROUNDED else 0.0)
         rows = self._rows(numbers)
         made = []
         for plan, each, row, errors in zip(plans, self.problems, rows, self.expected(rows), strict=True):
@@ -290,15 +330,25 @@ class _Joined:
             made.append(plan.model_copy(update={"measures": shares, "expected": together}).to_hand_on)
         return made, tuple(costs)
 
-    def _without(self, flat: Floats, number: int) -> Floats:
-        """The contributions of all breakdowns but one."""
-        return np.where(self.places[:, 0] == number, 0.0, flat)
+    def _without(self, number: int) -> Self:
+        """All breakdowns but one."""
+        rest = [i for i in range(len(self.problems)) if i != number]
+        problems = [self.problems[i] for i in rest]
+        trees = [each[0].tree for each in problems]
+        meetings = meetings_of(trees, [self.spec.called[i] for i in rest])
+        return replace(
+            self,
+            problems=problems,
+            clips=[self.clips[i] for i in rest],
+            guards=[self.guards[i] for i in rest],
+            meetings=meetings,
+            above=common_top(trees, meetings) is not None,
+        )
 
-    def _best(self, begins: Sequence[Floats], weights: Sequence[float], out: int | None = None) -> tuple[Floats, float]:
-        """The contributions of least error that any beginning leads to; `out` is a breakdown that has none."""
-        free = self.places[:, 0] != (-1 if out is None else out)
+    def _best(self, begins: Sequence[Floats], weights: Sequence[float]) -> tuple[Floats, float]:
+        """The contributions of least error that any beginning leads to."""
         found = [
-            _descended(self._within(begin), lambda flat: self.error(self._rows(flat), weights), self._within, free)
+            _descended(self._within(begin), lambda flat: self.error(self._rows(flat), weights), self._within)
             for begin in begins
         ]
         return min(found, key=lambda one: one[1])
@@ -317,7 +367,7 @@ def _beside(ours: PlanErrors, before: PlanErrors) -> PlanErrors:
 
 
 def _descended(
-    flat: Floats, error: Callable[[Floats], float], within: Callable[[Floats], Floats], free: Bools
+    flat: Floats, error: Callable[[Floats], float], within: Callable[[Floats], Floats]
 ) -> tuple[Floats, float]:
     """Parts of one sum of least error: one part at a time is left out, or made larger or smaller, the others giving."""
     least = error(flat)
@@ -330,7 +380,7 @@ def _descended(
     for step in STEPS:
         while True:
             before = least
-            for j in np.flatnonzero(free).tolist():
+            for j in range(len(flat)):
                 tries = (0.0, flat[j] / step, flat[j] * step) if flat[j] else [part * flat.sum() for part in AGAIN]
                 for value in tries:
                     if not value and flat[j] == flat.sum():
