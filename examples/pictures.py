@@ -4,11 +4,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from attributary.paper.forest import SPEC, forest
 
 from attributary import Spec, Tree, denoise, noise
 from attributary.evaluate import evaluate, user_cases
 from attributary.html import ROOMY
-from attributary.paper.forest import SPEC, forest
 from attributary.report.charts import VegaLite, drawn_as, looks
 from examples import shop
 
