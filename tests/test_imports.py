@@ -168,3 +168,11 @@ def test_heavy_packages_are_imported_only_when_needed(statement: str) -> None:
     code = f"{statement}; import sys; print([m for m in {heavy!r} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "[]"
+
+
+@pytest.mark.parametrize("kind", ["ara", "w3c"])
+def test_the_terms_of_an_api_need_no_plans(kind: str) -> None:
+    code = f"from attributary.spec.terms import terms_named; import sys; terms_named({kind!r})"
+    ask = "print([m for m in ('attributary.plan', 'attributary.budget', 'attributary.prior') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", f"{code}; {ask}"], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "[]"
