@@ -173,7 +173,7 @@ def several_clients(plan: Plan, each: Sequence[AraClients]) -> SeveralClients:
             ids = {place: f"{i + 1} l{place}" for place in part.ids}
         parts.append(replace(part, ids=ids, rest=None))
     marks = [part.layout.plan for part in parts]
-    if None in marks or len(set(marks)) < len(marks):
+    if len(set(marks)) < len(marks):
         raise InputError(f"breakdowns are told apart by the marks of their keys; got {marks}: make a new plan")
     sums = tuple(int(part.classes.rows.sum()) for part in parts)
     rows = [[plan_name, *row] for plan_name, one in zip(names, each, strict=True) for row in one.table[1:]]
