@@ -154,3 +154,22 @@ def test_too_many_keys_and_other_options_are_refused(tmp_path: Path) -> None:
     assert "a source has at most 20" in told
     assert "at most 20 keys" in command("keys", plan, code=2).output
     assert "one tree" in command("plan", tmp_path / "spec.toml", "--share", "a1=0.5", code=2).output
+
+
+def test_warnings_are_those_of_all_breakdowns_together(tmp_path: Path) -> None:
+    """Room for a second conversion is what they leave of the browser's budget together; both forget after 30 days."""
+    path = tmp_path / "spec.toml"
+    pq.write_table(pa.table({"campaign": ["a", "b"], "device": ["tv", "desk"]}), tmp_path / "tree.parquet")
+    seen, done = "campaign=a,device=tv", "product=shoes,day=1"
+    for l1, room in ((65_536, False), (32_769, False), (32_768, True), (20_000, True)):
+        path.write_text(f"l1 = {l1}\n{TOML.format(most=1, measures='')}window = '60d'\n")
+        plan = tmp_path / f"{l1}.json"
+        command("plan", path, "--tree", tmp_path / "tree.parquet", "-o", plan, "-q")
+        ready = api.clients(Plan.load(str(plan)))
+        values = {"product": "shoes", "day": "1"}
+        notes = "; ".join(ready.conversion(values, deduplication_key=5).notes)
+        assert ("room for a second one of the same impression" in notes) == room, (l1, notes)
+        assert not any("room for" in note for note in ready.conversion(values).notes)
+        told = command("keys", plan, "--impression", seen, "--conversion", done, "--deduplication-key", 5).output
+        assert ("room for a second one of the same impression" in told) == room
+        assert "browsers forget an impression after 30 days; the spec's window is 60 days" in told
