@@ -22,7 +22,7 @@ from attributary.pipeline.level_columns import level_columns, path_ends, total_l
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import shown
 from attributary.tables.number_form import is_numeric
-from attributary.tables.table_columns import column
+from attributary.tables.table_columns import column, plain
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.tree.paths import refused
@@ -180,7 +180,8 @@ def margin_tree(table: Arrow, names: Sequence[str], leaves: Arrow, path: str) ->
         cells = level_columns(leaves, levels, path)
         lacking = cells.filter(pa.array(match(tree, cells).node < 0)).group_by(levels).aggregate([])
         if lacking.num_rows:
-            both = pa.concat_tables([rows, lacking.select(levels)], promote_options="permissive")
+            each = [pa.table({name: plain(some.column(name)) for name in levels}) for some in (rows, lacking)]
+            both = pa.concat_tables(each, promote_options="permissive")
             tree = Tree.from_paths(both, levels, fill=True, totals=None)
         return tree
 

@@ -163,7 +163,7 @@ def recognise(
         user = with_cells(user, value, figures)
     for name in amounts:
         if name in table.column_names and name != value:
-            table, note = plain_numbers(table, name, path, decimal, likely or point_of_noise(table.column(name)))
+            table, note = plain_numbers(table, name, path, decimal, likely or point_of_noise(column(table, name, path)))
             notes.append(note)
     notes += null_notes
     tree, marks = None, list[str]()

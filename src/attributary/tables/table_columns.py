@@ -21,15 +21,19 @@ SHOWN = 40  # characters of a cell
 
 def column(table: Arrow, name: str, path: str) -> Cells:
     """The column of that name, not dictionary-coded; where there is none, an InputError tells what there is."""
-    return plain(labelled(table, name, path))
+    return plain(_cells(table, name, path))
+
+
+def _cells(table: Arrow, name: str, path: str) -> Cells:
+    if name not in table.column_names:
+        hint = did_you_mean(name, table.column_names)
+        raise InputError(f"{shown(path)} has no column {name!r}; {hint}{columns_in_words(table)}")
+    return table.column(name)
 
 
 def labelled(table: Arrow, name: str, path: str) -> Cells:
     """The same, but dictionary-coded as one array if it is text and coded in the table."""
-    if name not in table.column_names:
-        hint = did_you_mean(name, table.column_names)
-        raise InputError(f"{shown(path)} has no column {name!r}; {hint}{columns_in_words(table)}")
-    cells = table.column(name)
+    cells = _cells(table, name, path)
     if is_text_type(cells.type) or not is_text_type(label_type(cells)):
         return plain(cells)
     return cells.unify_dictionaries().combine_chunks()
@@ -103,6 +107,7 @@ def number_cells(cells: Cells) -> Cells:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    cells = plain(cells)
     if is_text_type(cells.type):
         try:
             return cells.cast(pa.float64())  # as most columns can be
