@@ -1,8 +1,8 @@
 """proposals: a plan for each scheme of W3C Attribution, what each costs, and why one is taken.
 
-Schemes that keep to the guard, and then those that meet the targets, come before others. Of those within 5 % of the least error, the one with the fewest reports per conversion comes first (with one
-report, a conversion is measured at all levels or at none), then the one that stores the fewest impressions, then the
-one with the shortest reports.
+Schemes that keep to the guard come before others, and then those that meet the targets. Of those within 5 % of the
+least error, the one with the fewest reports per conversion comes first (with one report, a conversion is measured at
+all levels or at none), then the one that stores the fewest impressions, then the one with the shortest reports.
 
 Under a scheme with credits, a conversion has ten or so to give. A split rounded to 65,536 parts is as good as before;
 one rounded to ten may not be. So from the rounded split on, single credits move from one level to another as long as
