@@ -206,6 +206,13 @@ def test_two_halves_of_a_report_are_not_called_empty(made: tuple[Plan, Tree, Key
     assert "no node of the tree is measured: none has a sum in each of the summary reports" in result.stderr
 
 
+def test_the_same_path_twice_is_refused(made: tuple[Plan, Tree, Keys]) -> None:
+    write_results("s.avro", made[2], sums(made))
+    for names in (("s.avro", "s.avro"), ("s*.avro", "s.avro"), ("./s.avro", "s.avro")):
+        result = run("plan.json", *names)
+        assert result.exit_code == 2 and "counted once: leave one out" in result.stderr, result.output
+
+
 def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
     keys, metric = made[2].copy(), sums(made)
     strange = np.array([[1, 2], [3, 4]], np.uint64)

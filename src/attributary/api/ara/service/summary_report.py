@@ -162,7 +162,10 @@ def grouped(paths: Sequence[str]) -> list[list[str]]:
         for path in [name] if "://" in name else named_files([name], "the summary report"):
             stem = SHARD.sub("", path)
             key = ("folder", name) if os.path.isdir(name) else ("shards" if stem != path else "file", stem)
-            groups.setdefault(key, []).append(path)
+            of_one = groups.setdefault(key, [])
+            if path in of_one:
+                raise InputError(f"{path} is given twice; each summary report is counted once: leave one out")
+            of_one.append(path)
     return list(groups.values())
 
 
