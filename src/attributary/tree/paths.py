@@ -101,9 +101,10 @@ def unprintable(text: str) -> str | None:
 
 def codes(labels: Cells) -> NDArray[np.int64]:
     """The code of each label; -1 for null."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    indices: NDArray[np.int64] = pc.fill_null(labels.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    indices: NDArray[np.int64] = pc.fill_null(labels.indices.cast(pa.int64()), -1).to_numpy()  # they may be unsigned
     return indices
 
 
