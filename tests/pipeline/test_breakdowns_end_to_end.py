@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attributary import Spec, api
+from attributary.api.ara.service.summary_report import read_summary, write_summary
 from attributary.api.ara.wire.avro import write_reports
 from attributary.browsers import Client, report
 from attributary.logs.count import count
@@ -113,7 +114,14 @@ def test_without_noise_all_breakdowns_are_the_counts_of_sql(most: int, measures:
     domain = ["--domain", tmp_path / "keys" / "domain.avro"]
     command("aggregate", plan, tmp_path / "reports.avro", *domain, "--no-noise", "-o", summary)
     told = command("denoise", plan, summary, "-o", tmp_path / "estimates.parquet")
-    assert "what they bought" in told.stderr
+    assert "what they bought" in told.stderr and "keys that belong to no node" not in told.stderr
+    assert "keys are those of no breakdown" not in told.stderr
+    read = read_summary(str(summary))
+    strange = np.concatenate([read.keys, np.array([[1, 2], [3, 4]], np.uint64)])
+    more = tmp_path / "keys" / "more.avro"
+    write_summary(str(more), strange, np.append(read.metric, [5, 6]), stated=read.stated)
+    told = command("denoise", plan, more, "-o", tmp_path / "more.parquet", "--tree", tmp_path / "keys" / "tree.parquet")
+    assert "2 keys are those of no breakdown and are left out" in told.stderr
 
     found = pq.read_table(tmp_path / "estimates.parquet")
     for name, run in zip(spec.called, counts.breakdowns, strict=True):
@@ -173,3 +181,12 @@ def test_warnings_are_those_of_all_breakdowns_together(tmp_path: Path) -> None:
         told = command("keys", plan, "--impression", seen, "--conversion", done, "--deduplication-key", 5).output
         assert ("room for a second one of the same impression" in told) == room
         assert "browsers forget an impression after 30 days; the spec's window is 60 days" in told
+
+
+def test_a_table_without_rows_of_a_breakdown_is_refused_by_its_name(tmp_path: Path) -> None:
+    path, made = tmp_path / "spec.toml", tmp_path / "counts.parquet"
+    path.write_text(TOML.format(most=1, measures=""))
+    columns = {"campaign": ["a", None], "device": [None, "tv"], "breakdown": ["campaign, day", "device"]}
+    pq.write_table(pa.table(columns), made)
+    told = command("plan", path, "--tree", made, code=2).output
+    assert "counts.parquet has no rows of the breakdown" in told, told

@@ -86,11 +86,13 @@ def answer(
         here = slice(k * len(tree), (k + 1) * len(tree))
         noisy, variance = nodes.noisy[here] * part.clip, nodes.variance[here] * part.clip**2
         measures[part.measure.name] = Measurements.of(tree, noisy, variance, not_private=nodes.notes.not_private)
-    told = plan.keys is None or plan.others is not None  # other breakdowns have keys there, too
-    others = 0 if told else sum(int((~layout_.of_plan(report.keys)).sum()) for report in reports)
+    all_keys = sum(len(report.keys) for report in reports)
+    own = all_keys if plan.keys is None else sum(int(layout_.of_plan(report.keys).sum()) for report in reports)
+    others = all_keys - own
     notes = nodes.notes._replace(unknown=max(nodes.notes.unknown - others, 0))
-    of_others = [f"{others:,} keys are of another plan and left out: give that plan, too"] if others else []
-    return Answer(measures, (*in_words(notes, len(reports)), *of_others, *noise))
+    beside = others > 0 and plan.others is None
+    of_others = [f"{others:,} keys are of another plan and left out: give that plan, too"] if beside else []
+    return Answer(measures, (*in_words(notes, len(reports)), *of_others, *noise), own, others)
 
 
 def other_keys(path: str, keys: Keys, expected: KeyLayout, name: str) -> InputError:
