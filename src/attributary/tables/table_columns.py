@@ -1,6 +1,6 @@
 """Columns: a column of a table by its name, as it is or as numbers, whatever kind of file it came from."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -193,6 +193,11 @@ def with_cells(table: Arrow, name: str, cells: Cells) -> Arrow:
 
     cells = pa.array(cells, from_pandas=True) if isinstance(cells, np.ndarray) else cells
     return table.set_column(table.column_names.index(name), name, cells)
+
+
+def texts_of(given: str | Collection[str]) -> Collection[str]:
+    """Texts that a user lists; one alone may stand by itself."""
+    return [given] if isinstance(given, str) else given
 
 
 def is_text_type(kind: object) -> bool:
