@@ -18,11 +18,11 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import uvicorn
-from attributary.explore.explore_session import Session
-from attributary.explore.plan_start import plan_start
 
 from attributary.explore.estimate_store import open_store
+from attributary.explore.plan_tab import plan_start
 from attributary.explore.server import listen, make_app
+from attributary.explore.session import Session
 from attributary.logs.duckdb import print_no_progress
 from attributary.tables import write_table
 from bench.timing import heading

@@ -4,11 +4,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from attributary.paper.forest import SPEC, forest
 
 from attributary import Spec, Tree, denoise, noise
 from attributary.evaluate import evaluate, user_cases
 from attributary.html import ROOMY
+from attributary.paper.generate import FOREST_SPEC, forest
 from attributary.report.charts import VegaLite, drawn_as, looks
 from examples import shop
 
@@ -28,7 +28,7 @@ def main() -> None:
 
 def limit() -> str:
     """Errors against ε on a generated forest, with the limit among them."""
-    cases = user_cases(Spec.parse(SPEC), *forest(), name="forest", generated=True)
+    cases = user_cases(Spec.parse(FOREST_SPEC), *forest(), name="forest", generated=True)
     methods = [f"optimal-{name}" for name in ("nonnegative", "learned", "posterior", "limit0", "limit1")]
     table = evaluate(
         cases, ["greedy-unbiased", *methods], zeros=True, epsilons=[0.5, 1, 2, 4, 8, 16], taus=[5], draws=4

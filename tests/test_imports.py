@@ -1,6 +1,7 @@
 """The house: data order is import order, down to single modules; a class name is there once."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from collections import defaultdict
@@ -168,3 +169,23 @@ def test_heavy_packages_are_imported_only_when_needed(statement: str) -> None:
     code = f"{statement}; import sys; print([m for m in {heavy!r} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "[]"
+
+
+@pytest.mark.parametrize("kind", ["ara", "w3c"])
+def test_the_terms_of_an_api_need_no_plans(kind: str) -> None:
+    code = f"from attributary.spec.terms import terms_named; import sys; terms_named({kind!r})"
+    ask = "print([m for m in ('attributary.plan', 'attributary.budget', 'attributary.prior') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", f"{code}; {ask}"], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "[]"
+
+
+@pytest.mark.parametrize("folder", ["bench", "examples", "fuzz"])
+def test_scripts_beside_the_package_import_what_there_is(folder: str) -> None:
+    for file in (PACKAGE.parent.parent / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "attributary":
+                assert node.module is not None
+                module = importlib.import_module(node.module)
+                for name in node.names:
+                    there = hasattr(module, name.name) or importlib.util.find_spec(f"{node.module}.{name.name}")
+                    assert there, f"{file.name} imports {name.name} from {node.module}"

@@ -31,7 +31,7 @@ from attributary.measurements import Measurements
 from attributary.noise import SHAPES
 from attributary.tables.as_written import BELOW, BESIDE, LEVELS, MEASURE, MEASURED, NEEDED
 from attributary.tables.table_columns import NAME as NOT_PRIVATE
-from attributary.tables.table_columns import SEEDED, arrow_table, mark, stacked, with_figures
+from attributary.tables.table_columns import arrow_table, mark, stacked, with_figures
 from attributary.tree import Tree
 from attributary.types import Arrow, Bools, Floats, Frame, Record
 
@@ -148,7 +148,6 @@ def about(metadata: Mapping[bytes, bytes] | None) -> About:
     except ValueError:
         confidence = np.nan
     return About(
-        not_private=SEEDED if "not for release" in said.get("attributary", "") else "",  # of earlier versions
         confidence=confidence if 0 < confidence < 1 else None,
         shape=said["shape"] if said.get("shape") in SHAPES else None,
         generated="generated" in said,

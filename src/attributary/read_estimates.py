@@ -57,9 +57,7 @@ def read_estimates(table: Arrow, path: str, levels: list[str] | None = None, row
             )
         there = _with_sums(tree, there, known)
     impressions = _impressions(table, tree, path, levels, rows)
-    known = replace(
-        known, figure=_figure(table, tree, there, known.figure, rows), not_private=words_of(table) or known.not_private
-    )
+    known = replace(known, figure=_figure(table, tree, there, known.figure, rows), not_private=words_of(table))
     if rows is None and impressions is None and not set(NODE) <= set(table.column_names):  # ours has all nodes
         tree, there = _with_missing(tree, there)
     return Estimates.from_columns(tree, there, known, impressions=impressions)

@@ -92,6 +92,11 @@ class Errors(NamedTuple):
         return cls(np.asarray(variance, np.float64), np.sqrt(of_levels), whole, of_roots, error)
 
 
+def errors(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Errors:
+    """The errors of nodes, levels, roots and the tree at once."""
+    return Errors.of(tree, count, variance, tau, **pooled)
+
+
 def levels(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each level; nan for one without weight."""
     error, weight = _per_node(tree, count, variance, tau, **pooled)
@@ -106,7 +111,7 @@ def tree(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled
 
 def roots(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each root's own tree, in level order; its levels are those that it has."""
-    return Errors.of(tree, count, variance, tau, **pooled).roots
+    return errors(tree, count, variance, tau, **pooled).roots
 
 
 def _per_node(

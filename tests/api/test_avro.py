@@ -68,11 +68,12 @@ def test_what_is_written_is_what_fastavro_and_we_read(folder: Path, given: Any, 
     tags = data.draw(hnp.arrays(bool, (2, len(keys))))
     domain, results, debug = (folder / f"{name}.avro" for name in ("domain", "results", "debug"))
     avro.write_domain(str(domain), keys)
-    avro.write_results(str(results), keys, first, "a note")
+    avro.write_results(str(results), keys, first, "a note", avro.StatedNoise(4, 65536))
     avro.write_debug_results(str(debug), avro.DebugResults(keys, first, second, *tags))
     assert np.array_equal(avro.read_domain(str(domain)), keys)
     again = avro.read_results(str(results))
-    assert np.array_equal(again.keys, keys) and np.array_equal(again.metric, first) and again.notes == ("a note",)
+    assert np.array_equal(again.keys, keys) and np.array_equal(again.metric, first)
+    assert again.stated == (avro.StatedNoise(4, 65536),)
     assert [row["bucket"] for row in fast(domain)] == [key.to_bytes(16, "big") for key in big(keys)]
     short = [key.to_bytes(16, "big").lstrip(b"\0") for key in big(keys)]
     assert fast(results) == [{"bucket": b, "metric": m} for b, m in zip(short, first.tolist(), strict=True)]
@@ -160,7 +161,7 @@ def test_the_compiled_scan_is_the_slow_one(folder: Path) -> None:
 def test_shards_are_read_as_one(tmp_path: Path) -> None:
     keys = np.arange(12, dtype=np.uint64).reshape(-1, 2)
     for i in range(3):
-        avro.write_results(str(tmp_path / f"r-{i + 1}-of-3.avro"), keys[2 * i : 2 * i + 2], np.array([i, 10 * i]), "n")
+        avro.write_results(str(tmp_path / f"r-{i + 1}-of-3.avro"), keys[2 * i : 2 * i + 2], np.array([i, 10 * i]))
     (tmp_path / "_SUCCESS").write_text("")
     for paths in (str(tmp_path), str(tmp_path / "*.avro"), sorted(map(str, tmp_path.glob("*.avro")))):
         found = avro.read_results(paths)

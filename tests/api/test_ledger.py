@@ -373,20 +373,45 @@ def test_a_ledger_may_move_with_or_without_its_witness(tmp_path: Path) -> None:
     assert ledger.reserve(str(old), IDS, q("a")) != secret
 
 
-def test_a_ledger_of_the_first_version_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "l.sqlite"
-    database(
-        path,
-        "CREATE TABLE query (digest BLOB PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE spent (id BLOB PRIMARY KEY, hour INTEGER NOT NULL, query BLOB) WITHOUT ROWID",
-        f"INSERT INTO spent VALUES (x'{IDS[0][0].hex()}', 0, NULL)",
-        f"PRAGMA application_id = {ledger.APPLICATION}",
-    )
-    with pytest.raises(InputError, match="1 of 6 shared ids"):
-        ledger.reserve(str(path), IDS, q("a"))
-    ledger.reserve(str(path), IDS[1:], q("b"))
-    ledger.finish(str(path), q("b"), DONE)
-    assert ledger.reserve(str(path), IDS[1:], q("b")) == DONE
+FORMS = {
+    "without a table": ("answer", "DROP TABLE answer"),
+    "without what was restored": ("restored", "DROP TABLE restored"),
+    "with a column that it lacks": ("spent", "ALTER TABLE spent DROP COLUMN query"),
+    "with one more column": ("request", "ALTER TABLE request ADD COLUMN more"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_ledger_of_another_form_is_refused_and_left_as_it_is(form: str, tmp_path: Path) -> None:
+    path, (table, change) = tmp_path / "l.sqlite", FORMS[form]
+    ledger.reserve(str(path), IDS[:1], q("a"))
+    database(path, change)
+    before = path.read_bytes()
+    words = f"has a form that this version does not know: its tables {table} are not.*restore it from a backup"
+    for use in (
+        lambda: ledger.reserve(str(path), IDS[1:], q("b")),
+        lambda: ledger.finish(str(path), q("a"), DONE),
+        lambda: ledger.answered(str(path), b"inputs"),
+    ):
+        with pytest.raises(PrivacyRefusal, match=words):
+            use()
+    assert path.read_bytes() == before
+    if table in ("restored", "spent"):  # what `skip_spent` asks
+        with pytest.raises(PrivacyRefusal, match="is damaged"):
+            ledger.is_spent(str(path), IDS[1:])
+
+
+@pytest.mark.parametrize("words", ["", "some words", "Shared ids: many"])
+def test_a_file_beside_a_ledger_that_does_not_say_what_it_knew_is_refused(words: str, tmp_path: Path) -> None:
+    path, witness = tmp_path / "l.sqlite", tmp_path / "l.sqlite.created"
+    ledger.reserve(str(path), IDS[:1], q("a"))
+    witness.write_text(words)
+    with pytest.raises(PrivacyRefusal, match="does not say how many shared ids .* or delete it"):
+        ledger.reserve(str(path), IDS[1:], q("b"))
+    assert witness.read_text() == words
+    witness.unlink()
+    with pytest.raises(PrivacyRefusal, match="was restored at"):
+        ledger.reserve(str(path), IDS[1:], q("b"))
 
 
 def test_where_files_cannot_be_linked_a_ledger_is_made_all_the_same(

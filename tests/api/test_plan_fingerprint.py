@@ -84,17 +84,12 @@ def test_a_plan_that_was_changed_after_its_keys_is_refused(tmp_path: Path) -> No
         Plan.from_json(json.dumps(data))
 
 
-def test_keys_from_before_there_were_marks_stay_as_they_were() -> None:
-    plan, tree = keyed()
-    data = json.loads(plan.to_json())
-    del data["mark"], data["fingerprint"]
-    old = Plan.from_json(json.dumps(data))
-    assert layout(old).plan is None and layout(old).of_plan(tree_keys(layout(old), tree)).all()
-    assert (tree_keys(layout(old), tree)[:, 0] >> np.uint64(47) == 0).all()
-    ready = registrations(old)
-    source, trigger = ready.source({"campaign": "a"}, SITE), ready.trigger({"day": "fri"})
-    assert "filter_data" not in source and trigger["aggregatable_values"] == {"campaign": 32768, "day": 32768}
-    assert sent(source, trigger)[1] == {layout(old).key(level, ["a", "fri"]): 32768 for level in range(2)}
+@pytest.mark.parametrize(("lacking", "there"), [("mark", "keys"), ("keys", "a mark")])
+def test_keys_and_their_mark_belong_together(lacking: str, there: str) -> None:
+    data = json.loads(keyed()[0].to_json())
+    del data[lacking]
+    with pytest.raises(InputError, match=f"keys and their mark belong together; got {there} alone"):
+        Plan.from_json(json.dumps(data))
 
 
 def sent(source: dict[str, Any], trigger: dict[str, Any]) -> tuple[Client, dict[int, int]]:
@@ -143,14 +138,22 @@ def test_plans_with_other_windows_and_classes_share_a_trigger() -> None:
         assert sent(source, trigger)[1] == sent(source, registrations(plan).trigger({}))[1] != {}
 
 
-def test_an_impression_from_before_there_were_marks_is_no_node_of_the_new_plan() -> None:
+def test_an_impression_that_something_else_registered_is_no_node_of_the_plan() -> None:
     new, tree = keyed()
-    old = new.model_copy(update={"mark": None})
-    made = sent(registrations(old).source({"campaign": "a"}, SITE), registrations(new).trigger({"day": "fri"}))[1]
+    source = registrations(new).source({"campaign": "a"}, SITE)
+    del source["filter_data"]
+    source["aggregation_keys"] = {
+        name: hex(int(key, 16) & ~(1 << 111)) for name, key in source["aggregation_keys"].items()
+    }
+    made = sent(source, registrations(new).trigger({"day": "fri"}))[1]
     queried = {high << 64 | low for high, low in domain(new, tree).tolist()}
     assert made and not queried & made.keys()
-    with pytest.raises(InputError, match="plans are told apart by the mark of their keys; got .*, none"):
-        registrations(new, old)
+
+
+def test_plans_that_cannot_be_told_apart_share_no_trigger() -> None:
+    new, _ = keyed()
+    with pytest.raises(InputError, match="plans are told apart by the mark of their keys; got .*: leave out"):
+        registrations(new, new)
     with pytest.raises(InputError, match="asks for day, and the new one does not"):
         registrations(make_plan(given := spec(unknown=(), known="ab"), given.tree(counts())), new)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from attributary import Plan, make_plan
-from attributary.api.ara.keys.key_layout import bits
+from attributary.api.ara.keys.key_layout import bits, with_mark
 from attributary.api.ara.parse.both_headers import BrowserLimits
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.browsers import Client
@@ -46,7 +46,7 @@ class Event(NamedTuple):
 def ready(given: Spec, method: str = "optimal", **share: float) -> Registrations:
     tree, history = asked(given)
     plan = make_plan(given, tree, history, method, share=share or None)
-    return registrations(Plan.from_json(plan.model_copy(update={"keys": bits(plan, None, None)}).to_json()))
+    return registrations(Plan.from_json(with_mark(plan.model_copy(update={"keys": bits(plan, None, None)})).to_json()))
 
 
 def sums(made: Registrations, log: Sequence[Event], limits: BrowserLimits = NO_NULLS) -> Sums:

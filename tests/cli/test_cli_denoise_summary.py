@@ -133,11 +133,13 @@ def test_rates_of_several_summary_reports_add_as_variances(made: tuple[Plan, Tre
     assert "ε = 2, L1 = 65,536 (from plan.json; not stated by c.avro)" in plain.stderr
 
 
-def test_a_rate_that_the_first_versions_wrote_in_words_is_read(made: tuple[Plan, Tree, Keys]) -> None:
-    write_results("s.avro", made[2], sums(made), "noise DLap(0.5/65536)")
+@pytest.mark.parametrize("words", ["noise DLap(0.5/65536)", "NOT PRIVATE: exact sums"])
+def test_noise_that_is_stated_in_words_alone_is_refused(words: str, made: tuple[Plan, Tree, Keys]) -> None:
+    """Else the plan's noise would be taken for the report's, or its exact sums for private ones."""
+    write_results("s.avro", made[2], sums(made), words)
     result = run("plan.json", "s.avro")
-    wanted = noise.dlap_variance(0.5 / 65536) / made[0].contribution(made[1]).astype(float) ** 2
-    assert np.allclose(rows(result).column("noise_variance"), wanted) and "ε = 0.5" in result.stderr
+    assert result.exit_code == 2 and "s.avro: a summary report of `attributary aggregate` states" in result.stderr
+    assert words in result.stderr and "give the file as it was written" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -202,6 +204,13 @@ def test_two_halves_of_a_report_are_not_called_empty(made: tuple[Plan, Tree, Key
     write_summary("b.avro", made[2][half:], sums(made)[half:])
     result = run("plan.json", "a.avro", "b.avro")
     assert "no node of the tree is measured: none has a sum in each of the summary reports" in result.stderr
+
+
+def test_the_same_path_twice_is_refused(made: tuple[Plan, Tree, Keys]) -> None:
+    write_results("s.avro", made[2], sums(made))
+    for names in (("s.avro", "s.avro"), ("s*.avro", "s.avro"), ("./s.avro", "s.avro")):
+        result = run("plan.json", *names)
+        assert result.exit_code == 2 and "counted once: leave one out" in result.stderr, result.output
 
 
 def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:

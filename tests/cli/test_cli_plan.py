@@ -412,7 +412,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "last plan": (["spec.toml", "--prior", "counts.csv", "--last", "spec.toml"], "spec.toml is not JSON"),
     "all to a file": (
         ["spec.toml", "--prior", "counts.csv", "--method", "all"],
-        "a plan is of one method",
+        "a plan has one method",
     ),
     "counts without any": (["heavy.toml", "--tree", "counts.csv"], 'weights = "counts" needs a prior with conversions'),
 }

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from attributary.cli import main
 from attributary.tables import read_table, write_table
+from attributary.tables.table_columns import SEEDED
 from support.effort import first_of
 from support.reports import biting, estimates, evaluation, labelled, shop
 
@@ -150,7 +151,7 @@ def test_nothing_to_report_and_no_nodes_are_mistakes(tmp_path: Path) -> None:
 
 def test_a_seed_is_told_where_the_file_tells_it(tmp_path: Path) -> None:
     table = estimates(labelled(["x"], ["p", "q"]))
-    for name, note in (("a", {"attributary": "seed 5: not for release"}), ("b", {})):
+    for name, note in (("a", {"not_private": SEEDED}), ("b", {})):
         write_table(table.replace_schema_metadata(note), str(tmp_path / f"{name}.parquet"))
         html = report(tmp_path / f"{name}.parquet", "-o", "-", "-q").stdout
         assert ("NOT PRIVATE. Do not publish" in html) == bool(note)

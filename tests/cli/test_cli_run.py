@@ -1,5 +1,6 @@
 """attributary run: from logs to estimates that add up, in one folder; what it simulates is what a plan promises."""
 
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from attributary.prior import from_counts
 from attributary.spec import Spec
 from attributary.tables import read_table
 from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, words_of
+from support.command import PYTHON
 from support.command import attributary as command_line
 from support.effort import first_of
 
@@ -347,3 +349,17 @@ def test_what_does_not_go_with_a_plan_or_a_prior(shop: Path, earlier_run: Path, 
     ):
         result = run(*args, "-o", tmp_path / "out", code=2)
         assert message in result.stderr and not (tmp_path / "out").exists(), result.stderr
+
+
+def test_a_refusal_beside_an_engine_is_one_line(tmp_path: Path) -> None:
+    """Connections of DuckDB that outlive the interpreter would add dozens."""
+    shop = tmp_path / "shop"
+    command_line("generate", "shop", "--rows", "500", "-o", shop, "-q")
+    command_line("run", shop / "spec.toml", "-o", tmp_path / "first", "--seed", "1", "-q")
+    plan = json.loads((tmp_path / "first" / "plan.json").read_text())
+    plan["default"] = [65_536 + n for n in plan["default"]]
+    (tmp_path / "over.json").write_text(json.dumps(plan))
+    words = map(str, ["run", shop / "spec.toml", "--plan", tmp_path / "over.json", "-o", tmp_path / "second", "-q"])
+    done = subprocess.run([*PYTHON, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "the default split has" in done.stderr

@@ -255,6 +255,7 @@ def test_pools(shape: str) -> None:
     found = exact(Pooling.of(tree, count, 5.0), variance).rmsre
     assert found[:-1] == pytest.approx(rmsre.levels(tree, count, variance, 5.0))
     assert found[-1] == pytest.approx(rmsre.tree(tree, count, variance, 5.0))
+    assert rmsre.errors(tree, count, variance, 5.0).tree == rmsre.tree(tree, count, variance, 5.0)
     roots = rmsre.roots(tree, count, variance, 5.0)
     if tree.is_leaf[tree.level < tree.depth - 1].any():
         return  # a root that lacks a level has no say in it

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.plan.test_plan_measures import DAYS, rows, spec
 
 from attributary.api.event_values import scaled
 from attributary.budget import METHODS
@@ -29,6 +28,9 @@ from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO
 from attributary.tables import read_table, write_table
 from support.effort import examples
+from support.plans import DAYS
+from support.plans import of_values as spec
+from support.plans import value_rows as rows
 
 LINEAR = ["equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-unbiased", "optimal-unbiased"]
 

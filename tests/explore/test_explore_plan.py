@@ -123,6 +123,37 @@ def test_a_spec_with_epsilon_auto_opens_at_the_least_that_meets_its_targets() ->
     assert answer(what_if, {"target": ",,"})["epsilon"] == 4  # nothing to find it by
 
 
+def test_targets_of_half_widths_are_met_as_by_a_plan() -> None:
+    made = made_up_start((6, 5, 4), 3000)
+    attributes = [{"name": name} for name in made.spec.levels]
+    attributes[0] |= {"half_width": 0.05}
+    spec = Spec(epsilon="auto", attribute=attributes)
+    start = start_of_prior(spec, made.tree, made.prior, "x")
+    plan = make_plan(spec, made.tree, made.prior, compare=False)
+    opened = answer(start, {})
+    assert opened["epsilon"] == pytest.approx(plan.spec.epsilon, rel=2e-3)
+    at_four = make_plan(spec.at(4), made.tree, made.prior, compare=False, strict=False)
+    assert [level["contribution"] for level in answer(start, {"epsilon": "4"})["levels"]] == list(at_four.default)
+
+
+def test_a_plan_of_more_levels_than_the_table_says_nothing_of_it(tmp_path: Path) -> None:
+    store = session(written(table(["x", "y"]), tmp_path / "e.parquet")).store
+    names = ("campaign", "place", "day", "hour")
+    spec = Spec(epsilon=2, attribute=[{"name": name} for name in names])
+    tree = spec.tree({name: ["x", "y"] for name in names})
+    start = plan_start(store, make_plan(spec, tree, prior.none(tree)))
+    assert start.spec.levels == names[:3] and start.share is None
+    assert len(answer(start, {})["levels"]) == 3
+
+
+def test_a_spec_with_columns_of_logs_is_planned_for() -> None:
+    made = made_up_start((3, 4))
+    logs = {"impressions": "i.parquet", "conversions": "c.parquet", "impression_columns": {"campaign": "c"}}
+    spec = Spec(epsilon=4, attribute=[{"name": name} for name in made.spec.levels], logs=logs)
+    start = start_of_prior(spec, made.tree, made.prior, "x")
+    assert answer(start, {"share": "1,1"})["spent"] == spec.l1
+
+
 @settings(max_examples=examples(40), deadline=None)
 @given(spec=plans.specs(), seed=st.integers(0, 50))
 def test_the_best_split_is_the_plan_s_and_no_split_does_better(spec: Spec, seed: int) -> None:

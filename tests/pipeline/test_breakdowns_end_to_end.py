@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attributary import Spec, api
+from attributary.api.ara.service.summary_report import read_summary, write_summary
 from attributary.api.ara.wire.avro import write_reports
 from attributary.browsers import Client, report
 from attributary.logs.count import count
@@ -113,7 +114,14 @@ def test_without_noise_all_breakdowns_are_the_counts_of_sql(most: int, measures:
     domain = ["--domain", tmp_path / "keys" / "domain.avro"]
     command("aggregate", plan, tmp_path / "reports.avro", *domain, "--no-noise", "-o", summary)
     told = command("denoise", plan, summary, "-o", tmp_path / "estimates.parquet")
-    assert "what they bought" in told.stderr
+    assert "what they bought" in told.stderr and "keys that belong to no node" not in told.stderr
+    assert "keys are those of no breakdown" not in told.stderr
+    read = read_summary(str(summary))
+    strange = np.concatenate([read.keys, np.array([[1, 2], [3, 4]], np.uint64)])
+    more = tmp_path / "keys" / "more.avro"
+    write_summary(str(more), strange, np.append(read.metric, [5, 6]), stated=read.stated)
+    told = command("denoise", plan, more, "-o", tmp_path / "more.parquet", "--tree", tmp_path / "keys" / "tree.parquet")
+    assert "2 keys are those of no breakdown and are left out" in told.stderr
 
     found = pq.read_table(tmp_path / "estimates.parquet")
     for name, run in zip(spec.called, counts.breakdowns, strict=True):
@@ -154,3 +162,31 @@ def test_too_many_keys_and_other_options_are_refused(tmp_path: Path) -> None:
     assert "a source has at most 20" in told
     assert "at most 20 keys" in command("keys", plan, code=2).output
     assert "one tree" in command("plan", tmp_path / "spec.toml", "--share", "a1=0.5", code=2).output
+
+
+def test_warnings_are_those_of_all_breakdowns_together(tmp_path: Path) -> None:
+    """Room for a second conversion is what they leave of the browser's budget together; both forget after 30 days."""
+    path = tmp_path / "spec.toml"
+    pq.write_table(pa.table({"campaign": ["a", "b"], "device": ["tv", "desk"]}), tmp_path / "tree.parquet")
+    seen, done = "campaign=a,device=tv", "product=shoes,day=1"
+    for l1, room in ((65_536, False), (32_769, False), (32_768, True), (20_000, True)):
+        path.write_text(f"l1 = {l1}\n{TOML.format(most=1, measures='')}window = '60d'\n")
+        plan = tmp_path / f"{l1}.json"
+        command("plan", path, "--tree", tmp_path / "tree.parquet", "-o", plan, "-q")
+        ready = api.clients(Plan.load(str(plan)))
+        values = {"product": "shoes", "day": "1"}
+        notes = "; ".join(ready.conversion(values, deduplication_key=5).notes)
+        assert ("room for a second one of the same impression" in notes) == room, (l1, notes)
+        assert not any("room for" in note for note in ready.conversion(values).notes)
+        told = command("keys", plan, "--impression", seen, "--conversion", done, "--deduplication-key", 5).output
+        assert ("room for a second one of the same impression" in told) == room
+        assert "browsers forget an impression after 30 days; the spec's window is 60 days" in told
+
+
+def test_a_table_without_rows_of_a_breakdown_is_refused_by_its_name(tmp_path: Path) -> None:
+    path, made = tmp_path / "spec.toml", tmp_path / "counts.parquet"
+    path.write_text(TOML.format(most=1, measures=""))
+    columns = {"campaign": ["a", None], "device": [None, "tv"], "breakdown": ["campaign, day", "device"]}
+    pq.write_table(pa.table(columns), made)
+    told = command("plan", path, "--tree", made, code=2).output
+    assert "counts.parquet has no rows of the breakdown" in told, told

@@ -1,12 +1,13 @@
 """Tables with rows of several breakdowns: CUBE and GROUPING SETS of three attributes are one least-squares answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
@@ -16,6 +17,7 @@ from attributary.errors import InputError
 from attributary.estimators import Estimator
 from attributary.read_estimates import read_estimates
 from attributary.tables import read_table, write_table
+from attributary.tables.table_columns import with_cells
 from attributary.types import Floats, Ints
 from support.command import attributary
 
@@ -104,6 +106,37 @@ def test_a_column_breakdown_says_the_trees_and_both_may_measure_a_sum() -> None:
         made = library.denoise_table(table, levels, "visits", variance="var")
         assert any("2 breakdowns, denoised together: store > month; store > device" in n for n in made.recognised)
         same(made, both)
+
+
+def _categorical(table: pa.Table) -> Any:
+    return pl.from_arrow(table).with_columns(pl.col(ATTRIBUTES).cast(pl.Categorical))  # type: ignore[union-attr]
+
+
+def _in_chunks(table: pa.Table) -> pa.Table:
+    """The labels of each half have codes of their own."""
+    halves = [table.slice(0, 20), table.slice(20)]
+    for name in ATTRIBUTES:
+        halves = [with_cells(half, name, half.column(name).combine_chunks().dictionary_encode()) for half in halves]
+    return pa.concat_tables(halves)
+
+
+def _unsigned(table: pa.Table) -> pa.Table:
+    for name in ATTRIBUTES:
+        coded = table.column(name).combine_chunks().dictionary_encode()
+        table = with_cells(
+            table, name, pa.DictionaryArray.from_arrays(coded.indices.cast(pa.uint8()), coded.dictionary)
+        )
+    return table
+
+
+@pytest.mark.parametrize("how", [_categorical, _in_chunks, _unsigned])
+@pytest.mark.parametrize("sets", [SETS, [(0, 1, 2), (0, 1), (0,)]])
+def test_labels_may_be_coded_in_any_way(how: Callable[[pa.Table], Any], sets: Sequence[tuple[int, ...]]) -> None:
+    cube = Cube(4, sets, missing=0)
+    made = library.denoise_table(how(pa.table(cube.table)), list(ATTRIBUTES), "visits", variance="var")
+    plain = library.denoise_table(pa.table(cube.table), list(ATTRIBUTES), "visits", variance="var")
+    assert made.table.to_pylist() == plain.table.to_pylist()
+    same(made, cube)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])

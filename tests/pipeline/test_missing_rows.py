@@ -122,6 +122,13 @@ def test_a_missing_month_is_said_and_written_with_fill() -> None:
     assert check_table(rows, noise="normal:std=6").notes[-1].startswith("Hamburg has 11 of 12 months")
 
 
+def test_what_is_missing_is_said_once() -> None:
+    rows = {"r": ["N"] * 3, "s": [None, "a", "b"], "v": ["100", "40", ""]}
+    made = denoise_table(rows, ["r", "s"], "v", variance=4, empty="zero")
+    (words,) = [note for note in made.recognised if "rows seem to be missing" in note]
+    assert words.count("what is missing is not measured") == 1
+
+
 def quarters(rng: np.random.Generator, countries: int, total: bool, without: str = "Feb") -> Rows:
     """Countries of quarters of months, of which the first lacks one."""
     months, rows = ["Jan", "Feb", "Mar", *(f"M{j}" for j in range(4, 13))], Rows()

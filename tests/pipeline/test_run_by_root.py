@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from attributary.cli import main
 from attributary.errors import InputError
+from attributary.logs.counts import ValueTotals
 from attributary.noise import blocks
-from attributary.pipeline import run_by_root
+from attributary.pipeline import run_by_root, run_parts
 from attributary.pipeline.run import Run
 from attributary.pipeline.run_by_root import RunByRoot, run_into
 from attributary.tables import read_table
@@ -262,3 +263,44 @@ def test_ten_million_leaves_within_two_gigabytes(roots: int, tmp_path: Path) -> 
     for shown, parent in ((rows, -1), (below, rows[-1]["node"])):
         children = parents["node"].to_numpy()[parents["parent"].to_numpy() == parent]
         assert shown and {row["node"] for row in shown} <= set(children.tolist())
+
+
+OUTSIDE = """epsilon = 4
+[[attribute]]
+name = "campaign"
+[[attribute]]
+name = "location"
+[[attribute]]
+name = "kind"
+unknown = true
+domain = ["p", "q"]
+[logs]
+attributed = "rows.parquet"
+converted = "converted"
+"""
+
+
+@pytest.mark.parametrize("told", [1000, 2, 1])
+def test_what_is_outside_of_a_domain_is_told_of_all_roots(
+    told: int, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever each root has most of; where a root has more values than it tells, those whose number is known."""
+    outside = {"A": {"x": 3, "z": 1}, "B": {"y": 4}, "C": {"x": 3, "y": 4, "z": 1}, "D": {"y": 1}}
+    rows = [(root, str(i), True, "p") for root in outside for i in range(40)]
+    rows += [(root, "0", True, v) for root, values in outside.items() for v, n in values.items() for _ in range(n)]
+    names = ("campaign", "location", "converted", "kind")
+    table = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    (tmp_path / "spec.toml").write_text(OUTSIDE)
+    monkeypatch.setattr(run_parts, "OF_PART", told)
+    done = run_into(str(tmp_path / "parts"), str(tmp_path / "spec.toml"), seed=3)
+    assert isinstance(done, RunByRoot) and done.counts.left_out == 17
+    (found,) = done.counts.outside
+    assert (found.conversions, found.kept) == (17, False)
+    everything = [("y", 9), ("x", 6), ("z", 2)]
+    assert list(found.values.items()) == {1000: everything, 2: everything[:2], 1: []}[told]
+
+
+def test_sums_of_values_of_parts_add_up_to_the_millionth() -> None:
+    parts = [ValueTotals("revenue", None, n / 10**6, 1, 2, -n / 10**6, None, 3, n / 10**6) for n in (100_000, 200_000)]
+    assert parts[0].plus(parts[1]) == ValueTotals("revenue", None, 0.3, 2, 4, -0.3, None, 6, 0.3)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import product
 from math import gcd
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,31 @@ def test_few_credits_keep_to_the_guard_and_to_targets(scheme: str, day: bool, to
         asks = spec(scheme, day=day, total=total, guard="none").with_targets({"campaign": "equal"})
         plan = make_plan(asks, tree, known, compare=False)
         assert keeps_bounds(plan) and plan.error >= free.error and plan.unbounded == pytest.approx(free.error)
+
+
+def test_without_a_scheme_the_guard_comes_before_targets_and_a_refusal_says_what_would_meet_them() -> None:
+    rng, rows = Random(7), [(f"c{i}", f"l{j}") for i in range(3) for j in range(60)]
+    counts: dict[str, Any] = {"campaign": [c for c, _ in rows], "location": [place for _, place in rows]}
+    counts["conversions"] = [sum(rng.random() < 0.03 for _ in range(10)) for _ in rows]
+
+    def asked(site_epsilon: float) -> tuple[Spec, Tree, Prior]:
+        api = {"kind": "w3c", "site_epsilon": site_epsilon, "conversions_per_epoch": 2}
+        attributes = [{"name": "campaign"}, {"name": "location"}]
+        asks = Spec(tau=10, guard=1.2, api=api, attribute=attributes).with_targets({"campaign": 0.3})
+        tree = asks.tree({name: counts[name] for name in ("campaign", "location")})
+        return asks, tree, prior.from_counts(tree, counts, known=["campaign", "location"])
+
+    nearest = make_plan(*asked(2.0), strict=False)
+    for level in nearest.expected.levels:  # credits (4, 3) keep to it, though others come nearer to the target
+        assert level.error.plan <= 1.2 * level.error.equal * 1.001, level
+    with pytest.raises(InputError, match="what would meet them: epsilon = ") as refused:
+        make_plan(*asked(2.0))
+    enough = float(str(refused.value).split("what would meet them: epsilon = ")[1].split(",")[0])
+    plan = make_plan(*asked(2.002 * enough))
+    assert keeps_bounds(plan) and plan.schemes is not None
+    (chosen,) = (cost for cost in plan.schemes if cost.chosen)
+    others = [cost for cost in plan.schemes if not cost.chosen and cost.error < 0.95 * chosen.error]
+    assert not others or "less well to guard and targets" in chosen.why
 
 
 @pytest.mark.parametrize("seed", first_of([2, 3, 4]))

@@ -22,6 +22,7 @@ from attributary.errors import InputError
 from attributary.tables import check_output, place, read_table, write_table
 from attributary.tables import table_writer as text_module
 from attributary.tables import table_writer as write_module
+from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, mark, words_of
 from support.effort import examples
 
 TEXT = ["csv", "tsv"]
@@ -315,3 +316,44 @@ def test_names_of_columns_that_are_blank_are_no_title(ending: str, tmp_path: Pat
     table = pa.table([["0"], [";"], ["00"]], names=["0", " ", ""])
     write_table(table, str(tmp_path / f"t.{ending}"))
     assert read_table(str(tmp_path / f"t.{ending}")).equals(table)
+
+
+def _shards(folder: Path, *tables: pa.Table) -> str:
+    folder.mkdir()
+    for i, table in enumerate(tables):
+        parquet.write_table(table, folder / f"part-{i}.parquet")
+    return str(folder)
+
+
+def test_a_folder_of_shards_is_as_little_private_as_any_of_them(tmp_path: Path) -> None:
+    plain = pa.table({"a": ["x"]})
+    marked = [mark(plain, TRUE_COUNTS), mark(plain, SEEDED)]
+    assert words_of(read_table(_shards(tmp_path / "s", plain, *marked))) == f"{TRUE_COUNTS} | {SEEDED}"
+    assert words_of(read_table(_shards(tmp_path / "p", plain, plain))) == ""
+    column = plain.append_column("not_private", pa.array([TRUE_COUNTS]))
+    assert words_of(read_table(_shards(tmp_path / "c", column, column))) == TRUE_COUNTS
+
+
+def test_shards_may_be_without_rows_and_have_columns_of_other_types_in_another_order(tmp_path: Path) -> None:
+    first = pa.table({"a": pa.array(["x"]).dictionary_encode(), "b": pa.array([1], pa.int32())})
+    other = pa.table({"b": pa.array([2**40]), "a": pa.array(["y"], pa.large_string())})
+    rows = [{"a": "x", "b": 1}, {"a": "y", "b": 2**40}]
+    assert read_table(_shards(tmp_path / "s", first.slice(0, 0), first, other)).to_pylist() == rows
+    assert read_table(_shards(tmp_path / "t", other.slice(0, 0), first, other)).to_pylist() == rows
+    with pytest.raises(InputError, match="e is an empty table: it has 2 columns and no rows"):
+        read_table(_shards(tmp_path / "e", first.slice(0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"a": ["y"]}, "part-1.parquet has no column 'b', which .*part-0.parquet has"),
+        ({"a": ["y"], "b": [2], "c": [3]}, "part-0.parquet has no column 'c', which .*part-1.parquet has"),
+        ({"a": ["y"], "b": ["2"]}, "part-1.parquet does not go with the other shards: .*string"),
+        ({"a": ["y"], "b": [0.5]}, "part-0.parquet does not go with the other shards: .*9007199254740993"),
+    ],
+)
+def test_a_shard_of_another_kind_is_named(other: dict[str, list[object]], words: str, tmp_path: Path) -> None:
+    one = pa.table({"a": ["x"], "b": [2**53 + 1]})
+    with pytest.raises(InputError, match=words):
+        read_table(_shards(tmp_path / "s", one, pa.table(other)))

@@ -222,3 +222,28 @@ def test_nan_is_an_empty_label_which_is_a_total(labels: Any, levels: list[str] |
     again = read_estimates(read_table(path), path)
     assert (len(again.tree), again.tree.depth) == (7, 3)
     assert np.allclose(again.tree.from_level_order(again.estimate), made.column("estimate").to_numpy())
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
+@pytest.mark.parametrize(
+    ("figures", "noise"),
+    [
+        (["100", "40", "<5", "30"], "4"),
+        (["1.000,5", "400", None, " 300 "], "4,5"),
+        (["1,000.5", "400", "", "300"], "1.414"),
+    ],
+)
+def test_figures_that_are_coded_text_are_those_of_the_text(
+    figures: list[str | None], noise: str, ending: str, tmp_path: Path
+) -> None:
+    texts = {"region": ["N"] * 4, "store": [None, "a", "b", "c"], "visits": figures, "noise": [noise] * 4}
+    plain = pa.table({name: pa.array(cells, pa.string()) for name, cells in texts.items()})
+    coded = pa.table({name: cells.dictionary_encode() for name, cells in zip(texts, plain.columns, strict=True)})
+    read, told = [], []
+    for table in (plain, coded):
+        parquet.write_table(table, tmp_path / "t.parquet")
+        out, where = tmp_path / f"out.{ending}", ["--table", str(tmp_path / "t.parquet"), "--levels", "region,store"]
+        how = ["--value", "visits", "--variance", "noise", "--empty", "unmeasured", "-o", str(out)]
+        told.append(attributary("denoise", *where, *how).output)
+        read.append(read_table(str(out)).to_pylist())
+    assert read[0] == read[1] and told[0] == told[1]

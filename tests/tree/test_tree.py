@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary import Tree
+from attributary import Tree, denoise_table
 from attributary.tree import paths
 from attributary.tree.paths import codes, text_labels
 from attributary.tree.tree import level_order
@@ -246,6 +246,15 @@ def test_a_label_that_reads_as_a_total_is_refused_or_said(label: str) -> None:
 )
 def test_a_label_that_only_begins_so_is_a_label(label: str) -> None:
     assert len(Tree.from_paths({"region": ["North"] * 2, "store": ["A", label]}, ["region", "store"])) == 3
+
+
+def test_one_label_of_totals_may_stand_by_itself() -> None:
+    table = {"a": ["N", "N", "N"], "b": ["Total", "x", "y"], "v": ["9", "<5", "6"]}
+    paths = {name: table[name] for name in "ab"}
+    assert Tree.from_paths(paths, ["a", "b"], totals="Total").parent.tolist() == [-1, 0, 0]
+    lists = denoise_table(table, ["a", "b"], "v", variance=4, totals=["Total"], suppressed=["<5"])
+    alone = denoise_table(table, ["a", "b"], "v", variance=4, totals="Total", suppressed="<5")
+    assert alone.table.equals(lists.table) and alone.recognised == lists.recognised
 
 
 def test_a_total_that_is_not_there_is_told() -> None:

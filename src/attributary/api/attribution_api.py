@@ -44,6 +44,8 @@ class Answer:
 
     measures: Mapping[str, Measurements]
     notes: tuple[str, ...] = ()  # what did not fit together, and which noise was assumed, in words
+    own: int = 0  # keys that only this breakdown can have
+    others: int = 0  # keys that may be those of other breakdowns
 
 
 @dataclass(frozen=True)

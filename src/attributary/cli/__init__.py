@@ -70,6 +70,7 @@ class Commands(click.Group):
             several = message.split("\n") if hasattr(error, "lines") else [message]  # mistakes have a line each
             with suppress(OSError):
                 click.echo("\n".join(one_line(line[:LONGEST])[:LONGEST] for line in several), err=True)
+        error = None  # its frames hold connections of DuckDB, which would complain if they outlived the interpreter
         sys.exit(code)
 
     def _run(self, name: str, args: list[str]) -> BaseException | None:

@@ -60,14 +60,17 @@ def count(
     from attributary.tables.table_columns import TRUE_COUNTS
     from attributary.tables.table_source import by_name
 
+    shards = engine == "spark" and output != "-" and (format_ or by_name(output).format or "parquet") == "parquet"
+    if not shards:
+        check_output(output, format_)
     asks, folder = Spec.load(spec), os.path.dirname(spec)
     in_parts, leaves = False, None
     if engine == "spark":
         from attributary.pipeline.spark_count import count_spark, why_not_in_parts
 
         in_parts = not why_not_in_parts(asks)
-    shards = in_parts and output != "-" and (format_ or by_name(output).format or "parquet") == "parquet"
-    if not shards:
+    if shards and not in_parts:
+        shards = False
         check_output(output, format_)
     if asks.logs is not None:
         asks = asks.model_copy(update={"logs": replace_files(asks.logs, logs, conversions)})

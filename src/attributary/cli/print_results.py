@@ -81,9 +81,9 @@ def _value(totals: "ValueTotals") -> list[str]:
 
 
 def _outside(outside: "OutsideDomain") -> str:
-    shown = ", ".join(f"{value} ({times:,})" for value, times in outside.values.items())
-    more = ", …" if sum(outside.values.values()) < outside.conversions else ""
-    return f"{outside.attribute} not in its domain: {shown}{more}"
+    shown = [f"{value} ({times:,})" for value, times in outside.values.items()]
+    more = ["…"] if sum(outside.values.values()) < outside.conversions else []
+    return f"{outside.attribute} not in its domain: {', '.join([*shown, *more])}"
 
 
 def print_estimates(quantities: Sequence[Quantity], rows: int, output: str, notes: list[str]) -> None:

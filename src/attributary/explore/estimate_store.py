@@ -178,7 +178,7 @@ def open_store(
         attributes = label_columns([name for name in names if not several or name != MEASURE])
         figures = [name for name in OPTIONAL if name in names]
         marked = parquet.read_table(file, columns=[NAME] if NAME in names else [], read_dictionary=[NAME])
-        known = replace(known, not_private=words_of(marked) or known.not_private)
+        known = replace(known, not_private=words_of(marked))
         total = bool(attributes) and _above_first(connection, file, attributes[0])
         stores: list[EstimateStore] = []
         for number, measure in enumerate(measures):

@@ -183,7 +183,7 @@ def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> Pla
         labels = cursor().execute(f"SELECT {cells} FROM {view} WHERE node = ?", [node]).fetchone()
         return [str(label) for label in labels if label is not None]
 
-    same = plan if plan is not None and plan.levels[: len(counts.levels)] == counts.levels else None
+    same = plan if plan is not None and plan.levels == counts.levels else None
     return PlanStart(
         _spec(counts.levels, counts.total, tau) if same is None else count_spec(same.spec),
         replace(Tree.from_parents(counts.forest.parent), total=counts.total),
@@ -235,7 +235,7 @@ def requested_shares(start: PlanStart, spec: Spec, params: Params) -> Floats:
     if not text and (start.share is None or "target" in params):
         return start.trial.shares(spec)
     parts = [_number(part, "share") for part in text.split(",")] if text else start.share or ()
-    return normal_shares(spec, parts, start.tree.depth)
+    return normal_shares(spec, parts)
 
 
 def whole_number(params: Params, name: str, default: int, digits: int) -> int:
@@ -300,7 +300,7 @@ def curve(start: PlanStart, params: Params) -> Record:
     split, targets = trial.contribution(spec, requested_shares(start, spec, params)), number_targets(spec)
     epsilons = np.geomspace(spec.epsilon / SPAN, spec.epsilon * SPAN, POINTS).tolist()
     errors = [trial.levels(spec.model_copy(update={"epsilon_or_auto": epsilon}), split) for epsilon in epsilons]
-    levels = zip(spec.levels, np.transpose(errors).tolist(), strict=False)
+    levels = zip(spec.levels, np.transpose(errors).tolist(), strict=True)
     return {
         "epsilon": epsilons,
         "here": spec.epsilon,

@@ -10,7 +10,15 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.logs.devices import Devices, Reported
-from attributary.logs.labels import LabelCodes, OutsideDomain, bucket_codes, domain_places, label_codes, number_rows
+from attributary.logs.labels import (
+    SHOWN,
+    LabelCodes,
+    OutsideDomain,
+    bucket_codes,
+    domain_places,
+    label_codes,
+    number_rows,
+)
 from attributary.logs.log_columns import LogTable, Period, comma_list, find_column, number, present
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
@@ -104,24 +112,25 @@ class Counts:
         }
 
 
-def leaves(spec: Spec, logs: Logs, table: Arrow, period: Period) -> Counts:
+def leaves(spec: Spec, logs: Logs, table: Arrow, period: Period, told: int = SHOWN) -> Counts:
     """The counts of all leaves, from a table of groups of rows: their fate, attributes and number.
 
-    Those of several breakdowns stand one below the other, told apart by a column.
+    Those of several breakdowns stand one below the other, told apart by a column. `told` is how many of the values
+    outside of each domain are told.
     """
     conversions = table.filter(np.equal(table.column("fate").to_numpy(), FATES.index("conversion")))
     names = {attribute.name: f"unknown_{i}" for i, attribute in enumerate(spec.unknown)}
     spec = spec.with_values(
         lambda name: label_codes(conversions, names[name], spec.unknown[list(names).index(name)], logs)[0].to_pylist()
     )
-    each = tuple(_of_part(spec, part, logs, table, period) for part in spec.parts)
+    each = tuple(_of_part(spec, part, logs, table, period, told) for part in spec.parts)
     if len(each) == 1:
         return each[0]
     tables = {name: counts.table for name, counts in zip(spec.called, each, strict=True)}
     return replace(each[0], table=stacked(tables, BREAKDOWN, [a.name for a in spec.attributes]), parts=each)
 
 
-def _of_part(spec: Spec, part: Spec, logs: Logs, table: Arrow, period: Period) -> Counts:
+def _of_part(spec: Spec, part: Spec, logs: Logs, table: Arrow, period: Period, told: int) -> Counts:
     """The counts of one breakdown: a conversion that is outside of any domain of the spec is in no leaf of any."""
     fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
     is_seen = np.isin(np.arange(len(FATES)), seen_fates(logs, period))[fate]
@@ -153,7 +162,7 @@ def _of_part(spec: Spec, part: Spec, logs: Logs, table: Arrow, period: Period) -
         )
     lost, outside, places = np.zeros(table.num_rows, bool), [], {}
     for i, attribute in enumerate(spec.unknown):
-        place, not_in_domain = domain_places(table, f"unknown_{i}", attribute, logs, conversions)
+        place, not_in_domain = domain_places(table, f"unknown_{i}", attribute, logs, conversions, told)
         places[attribute.name] = place
         lost |= place < 0
         outside += [not_in_domain] if not_in_domain else []
@@ -227,29 +236,32 @@ def reported_leaves(spec: Spec, logs: Logs, devices: Devices, reported: Reported
 def counts_together(parts: Sequence[Counts]) -> Counts:
     """The counts of several parts of a forest, without their tables."""
     first, *others = parts
-    total = replace(first, table=None)
+    values = first.values
     for part in others:
-        total = replace(
-            total,
-            **{
-                name: getattr(total, name) + getattr(part, name)
-                for name in ("impressions", "conversions", "exceeded", "left_out")
-            },
-            outside=_outside_together([*total.outside, *part.outside]),
-            values=tuple(one.plus(other) for one, other in zip(total.values, part.values, strict=True)),
-        )
-    return total
+        values = tuple(one.plus(other) for one, other in zip(values, part.values, strict=True))
+    sums = {
+        name: sum(getattr(part, name) for part in parts)
+        for name in ("impressions", "conversions", "exceeded", "left_out")
+    }
+    return replace(first, table=None, outside=_outside_together(parts), values=values, **sums)
 
 
-def _outside_together(each: Sequence[OutsideDomain]) -> tuple[OutsideDomain, ...]:
-    """What is outside of domains, by attribute, with the values that most have."""
-    total: dict[str, OutsideDomain] = {}
-    for one in each:
-        before = total.get(one.attribute, one._replace(conversions=0, values={}))
-        values = Counter(before.values) + Counter(one.values)
-        most = dict(values.most_common(max(len(before.values), len(one.values))))
-        total[one.attribute] = one._replace(conversions=before.conversions + one.conversions, values=most)
-    return tuple(total.values())
+def _outside_together(parts: Sequence[Counts]) -> tuple[OutsideDomain, ...]:
+    """What is outside of domains, by attribute, with the values that most have, of those whose number is known."""
+    by_attribute: dict[str, list[OutsideDomain]] = {}
+    for one in (one for part in parts for one in part.outside):
+        by_attribute.setdefault(one.attribute, []).append(one)
+    made = []
+    for each in by_attribute.values():
+        values = Counter[str]()
+        for one in each:
+            values.update(one.values)
+        for one in each:
+            if sum(one.values.values()) < one.conversions:  # this part may have more of any value that it does not tell
+                values = Counter({value: values[value] for value in values if value in one.values})
+        most = dict(sorted(values.items(), key=lambda item: (-item[1], item[0]))[:SHOWN])
+        made.append(each[0]._replace(conversions=sum(one.conversions for one in each), values=most))
+    return tuple(made)
 
 
 def _measured(spec: Spec, table: Arrow, groups: "ConversionGroups") -> Arrow:
@@ -438,8 +450,10 @@ class ValueTotals(NamedTuple):
 
     def plus(self, other: "ValueTotals") -> "ValueTotals":
         """The same of this part of a forest and another one."""
-        names = ("total", "missing", "not_positive", "refunded", "clipped", "cut")
-        return self._replace(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        sums: Record = {n: getattr(self, n) + getattr(other, n) for n in ("missing", "not_positive", "clipped")}
+        for name in ("total", "refunded", "cut"):  # whole millionths, which floats do not add exactly
+            sums[name] = sum(round(getattr(part, name) * MICRO) for part in (self, other)) / MICRO
+        return self._replace(**sums)
 
 
 def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...]:

@@ -15,6 +15,7 @@ MISSING = "missing"
 OTHER = "other"
 BELOW, ABOVE = "below all buckets", "above all buckets"
 SHOWN = 5  # values outside of a domain
+OF_PART = 1000  # such values of each part of a forest, so that those of all parts can be told
 FITS = 2**62  # into one whole number
 CLOSE = 4  # times as many whole numbers as rows
 MOST_DIGITS = 17  # of whole numbers that are put in order as such
@@ -137,9 +138,12 @@ class OutsideDomain(NamedTuple):
 
 
 def domain_places(
-    table: Arrow, column: str, attribute: Attribute, logs: Logs, conversions: Ints
+    table: Arrow, column: str, attribute: Attribute, logs: Logs, conversions: Ints, told: int = SHOWN
 ) -> tuple[Ints, OutsideDomain | None]:
-    """The place in the domain of each row's value, -1 for none, and the conversions whose value is outside of it."""
+    """The place in the domain of each row's value, -1 for none, and the conversions whose value is outside of it.
+
+    Of such values, the `told` most frequent ones are told.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -151,7 +155,7 @@ def domain_places(
     each = np.bincount(code, conversions, len(labels)).astype(np.int64) * (place < 0)
     if not each.any():
         return place[code], None
-    most = np.argsort(-each, kind="stable")[:SHOWN]
+    most = np.argsort(-each, kind="stable")[:told]
     shown = {labels[i].as_py(): int(each[i]) for i in most if each[i]}
     kept = attribute.name in logs.other
     if kept:

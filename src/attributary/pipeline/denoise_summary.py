@@ -120,7 +120,11 @@ def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[lis
             tree = batch.tree if isinstance(batch.tree, Tree) else batch.tree[i]
             of_one.append(_Batch(batch.plan.breakdowns[i], batch.summaries, tree, batch.covers, batch.name))
         each.append(_sum(of_one, noise))
-    return [tree for tree, _ in each], [answer for _, answer in each]
+    answers = [answer for _, answer in each]
+    if len(answers) > 1 and (strange := max(a.own + a.others for a in answers) - sum(a.own for a in answers)) > 0:
+        told = f"{strange:,} keys are those of no breakdown and are left out"
+        answers[0] = replace(answers[0], notes=(told, *answers[0].notes))
+    return [tree for tree, _ in each], answers
 
 
 def _marked(answers: Sequence[Answer]) -> list[Answer]:
@@ -158,19 +162,21 @@ def _sum(batches: Sequence[_Batch], noise: str | None) -> tuple[Tree, Answer]:
     total: dict[str, Measurements] = {}
     before: list[tuple[str, Measurements]] = []
     notes: dict[str, None] = {}
+    own = others = 0
     for batch in batches:
         _, files, here, covers, _ = batch
         answer = batch.answer(here, noise)
         measures = {m: _onto(tree, here, each, covers) for m, each in answer.measures.items()}
         _refuse_copy(files[0], next(iter(measures.values())), before)
         notes |= dict.fromkeys(answer.notes)
+        own, others = own + answer.own, others + answer.others
         if len(tree) > len(here):
             if covers:
                 _refuse_outside(files[0], here, batch.answer(tree).measures)
             how = "has all impressions: they are 0 there" if covers else "may lack some: they count as not measured"
             notes[f"{len(tree) - len(here):,} nodes are not in the tree of {files[0]}, which {how}"] = None
         total = {m: total[m].plus(each) if total else each for m, each in measures.items()}
-    return tree, Answer(total, tuple(notes))
+    return tree, Answer(total, tuple(notes), own, others)
 
 
 def asked(spec: Spec) -> tuple[object, ...]:

@@ -222,7 +222,7 @@ def miss_totals(tree: Tree, measured: Measurements) -> Iterator[Incomplete]:
                 where = f"in {' › '.join(map(str, path)) or 'the total'}, where rows seem to be missing"
             words = f"figures of {under} add up to {share:.0%} of those of {above} {where}"
             words += f", which noise does not explain: {NOT_MEASURED}"
-            yield Incomplete(np.isin(np.arange(len(tree)), lost), f"{words}: {NOT_MEASURED}")
+            yield Incomplete(np.isin(np.arange(len(tree)), lost), words)
         z[p], v[p] = combine(z[p], var[p], below, spread)
         v[p[use[wrong]]] = np.inf  # of figures that tell nothing of those above them
 

@@ -22,7 +22,7 @@ from attributary.pipeline.level_columns import level_columns, path_ends, total_l
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.tables import shown
 from attributary.tables.number_form import is_numeric
-from attributary.tables.table_columns import column
+from attributary.tables.table_columns import column, labelled, plain, texts_of, with_coded
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.tree.paths import refused
@@ -55,12 +55,13 @@ def parts_of(
     names = list(levels or _attributes(table, value, {*spent, *grouping.values()}, form, path))
     if not 1 < len(names) < MOST or not set(names) <= set(table.column_names):
         return []
-    marks = [] if form.get("no_totals") else [*form.get("totals", ()), *total_labels(table, names)]
+    table = pa.table({name: labelled(with_coded(table, [name]), name, path) for name in names})
+    marks = [] if form.get("no_totals") else [*texts_of(form.get("totals", ())), *total_labels(table, names)]
     ends = [path_ends(table, name, marks) for name in names]
     unclear = levels is None and not all(each.any() for each in ends)  # a column that no row leaves out may be a remark
     if group is None and (unclear or gap_rows(table, names, marks).any()):  # or there is one margin
         return []
-    if group is None and table.select(names).group_by(names).aggregate([]).num_rows < table.num_rows:
+    if group is None and table.group_by(names).aggregate([]).num_rows < table.num_rows:
         return []  # groups of null, or rows that occur twice
     sets: Ints = sum(((~each).astype(np.int64) << i for i, each in enumerate(ends)), np.zeros(table.num_rows, np.int64))
     made, labels = list[TablePart](), np.zeros(table.num_rows) if group is None else group
@@ -91,7 +92,7 @@ def _groups(table: Arrow, levels: Sequence[str] | None) -> Values | None:
 def _attributes(table: Arrow, value: Any, spent: Collection[str], form: Mapping[str, Any], path: str) -> list[str]:
     """The columns that may name nodes."""
     others = {*spent, *ADDED, *noise_columns(table.column_names), BREAKDOWN}
-    suppressed = form.get("suppressed", ())
+    suppressed = texts_of(form.get("suppressed", ()))
     value = value or value_column(table, others, path, suppressed)
     others |= {name.strip() for name in ([value, *value.split(",")] if isinstance(value, str) else value)}
     some = [name for name in table.column_names if name not in others and not path_ends(table, name, ()).all()]
@@ -180,7 +181,8 @@ def margin_tree(table: Arrow, names: Sequence[str], leaves: Arrow, path: str) ->
         cells = level_columns(leaves, levels, path)
         lacking = cells.filter(pa.array(match(tree, cells).node < 0)).group_by(levels).aggregate([])
         if lacking.num_rows:
-            both = pa.concat_tables([rows, lacking.select(levels)], promote_options="permissive")
+            each = [pa.table({name: plain(some.column(name)) for name in levels}) for some in (rows, lacking)]
+            both = pa.concat_tables(each, promote_options="permissive")
             tree = Tree.from_paths(both, levels, fill=True, totals=None)
         return tree
 

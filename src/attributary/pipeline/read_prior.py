@@ -275,7 +275,12 @@ def read_tree(spec: Spec, names: tuple[str, ...], breakdown: str = "") -> Tree:
     Of counts of several breakdowns, only the rows of this one.
     """
     paths = names if "-" in names else tuple(files(names).paths)
-    return _tree_of(spec, _tables(spec, paths, breakdown)) if spec.known else spec.tree()
+    if not spec.known:
+        return spec.tree()
+    tables = _tables(spec, paths, breakdown)
+    if breakdown and not any(table.num_rows for table in tables.values()):
+        raise InputError(f"{', '.join(paths)} has no rows of the breakdown {breakdown!r}; make it by this spec")
+    return _tree_of(spec, tables)
 
 
 class QueriedTrees(NamedTuple):

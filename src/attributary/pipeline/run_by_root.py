@@ -4,7 +4,7 @@
 
 DuckDB keeps groups of rows on disk, sorted by root. A root, or a block of small ones (noise.blocks), is a tree of its
 own: it is counted, measured and denoised as any other, its rows are added to the tables, and then it is forgotten.
-Before that, the plan is made of the classes of all roots (plan.condense): it is that of the tree held in memory.
+Before that, the plan is made of the classes of all roots (plan.condense), which are those of one tree.
 """
 
 import os

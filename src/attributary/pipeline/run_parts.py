@@ -15,7 +15,7 @@ from attributary.budget import METHODS
 from attributary.budget.classes import CondensedTree
 from attributary.logs.count import Question
 from attributary.logs.counts import FATES, Counts, leaves, seen_fates, with_fates
-from attributary.logs.labels import bucket_codes, label_codes
+from attributary.logs.labels import OF_PART, bucket_codes, label_codes
 from attributary.logs.log_columns import Period
 from attributary.logs.spark import PART
 from attributary.noise.blocks import Codes, label_hashes, path_codes
@@ -74,8 +74,8 @@ class CountTask:
         now, then = (rows.filter(pc.equal(rows.column(BEFORE), earlier)) for earlier in (False, True))
         if not now.num_rows:
             return None
-        earlier = leaves(self.spec, self.logs, then, self.earlier) if self.earlier and then.num_rows else None
-        return leaves(self.spec, self.logs, now, self.period), earlier
+        earlier = leaves(self.spec, self.logs, then, self.earlier, OF_PART) if self.earlier and then.num_rows else None
+        return leaves(self.spec, self.logs, now, self.period, OF_PART), earlier
 
     def tables(self, rows: Arrow) -> dict[str, Arrow]:
         """The table of counts of groups of rows, and that of those before, as a cluster writes them."""

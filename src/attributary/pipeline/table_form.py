@@ -31,7 +31,16 @@ from attributary.tables import shown
 from attributary.tables.as_written import ADDED, LEVELS, MEASURE, MEASURED, PIVOT, UNNAMED, level_names, written_form
 from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise
 from attributary.tables.spreadsheet import MERGED, NOTES, TITLE
-from attributary.tables.table_columns import arrow_table, column, is_text_type, mark, with_cells, with_coded, words_of
+from attributary.tables.table_columns import (
+    arrow_table,
+    column,
+    is_text_type,
+    mark,
+    texts_of,
+    with_cells,
+    with_coded,
+    words_of,
+)
 from attributary.tables.table_writer import OF_SOURCE
 from attributary.tables.text_form import dialect
 from attributary.tables.total_words import reads_as_total, without_subtotals
@@ -116,6 +125,7 @@ def recognise(
     some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     `second` says that the table has one of several breakdowns.
     """
+    totals, suppressed = texts_of(totals), texts_of(suppressed)
     table, notes, source = _source(mark(arrow_table(frame)))  # a column of marks is not about nodes
     _refuse_estimates(table, value, path)
     spread, pivot = wide_columns(table, levels, value, wide, amounts), None
@@ -163,7 +173,7 @@ def recognise(
         user = with_cells(user, value, figures)
     for name in amounts:
         if name in table.column_names and name != value:
-            table, note = plain_numbers(table, name, path, decimal, likely or point_of_noise(table.column(name)))
+            table, note = plain_numbers(table, name, path, decimal, likely or point_of_noise(column(table, name, path)))
             notes.append(note)
     notes += null_notes
     tree, marks = None, list[str]()

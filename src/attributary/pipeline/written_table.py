@@ -324,7 +324,7 @@ def _with_numbers(layout: Layout, format: Format) -> Arrow:
     table = layout.base
     for form in () if is_text(format) else layout.forms:
         for name in {form.value, *(one for one in layout.spent if isinstance(one, str))} & set(table.column_names):
-            cells, bound = table.column(name), form.extra > 0
+            cells, bound = plain(table.column(name)), form.extra > 0
             if not is_text_type(cells.type):
                 continue
             numbers = (

@@ -25,7 +25,7 @@ from attributary.noise import model
 from attributary.plan.contributions import most_of_unseen
 from attributary.plan.limits import ChosenLimits, cut_off
 from attributary.plan.problem import Problem, Shares, in_parts, shares, under
-from attributary.plan.proposals import Bounds
+from attributary.plan.proposals import Bounds, Excess
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
 from attributary.types import Floats
@@ -359,13 +359,17 @@ def bounds_of(questions: Sequence[Problem], limits: ChosenLimits, equal: Sequenc
         here = replace(case, questions=[q]).at(q.spec.epsilon)
         return replace(here, measures=(here.measures[0]._replace(most=stated),))
 
-    def judged(q: Problem, share: Floats) -> tuple[Floats, Floats]:
-        found = at(q).judge(share[:, None], gains=False)
-        worst = np.sqrt(found.ratio.max(axis=1, initial=0.0))
-        return found.error, np.where(worst > 1 + ENOUGH, worst, 0.0)
+    targets = np.array([bound.target is not None for bound in case.bounds[0]], bool)
 
-    def excess(q: Problem, share: Shares) -> float:
-        return float(judged(q, packed([share], case.by_root))[1][0])
+    def judged(q: Problem, share: Floats) -> tuple[Floats, Floats, Floats]:
+        found = at(q).judge(share[:, None], gains=False)
+        worst = np.sqrt([found.ratio[:, some].max(axis=1, initial=0.0) for some in (~targets, targets)])
+        guard, target = np.where(worst > 1 + ENOUGH, worst, 0.0)
+        return found.error, guard, target
+
+    def excess(q: Problem, share: Shares) -> Excess:
+        _, guard, target = judged(q, packed([share], case.by_root))
+        return Excess(float(guard[0]), float(target[0]))
 
     return Bounds(equal[0], judged, excess)
 

@@ -3,10 +3,12 @@
     tree, prior = merged([condense(tree, prior) for tree, prior in parts]).forest
     plan = make_plan(spec, tree, prior, profile=prior.profile)
 
-The plan is that of the tree held in memory: what it needs is how many nodes have the same place (classes of one root)
-and the same earlier counts. Roots that are alike in all this count as one, unless each has a split of its own. Keys are
-64 bits of what they stand for: two of ten million are equal by chance with a probability of 3e-6. In trees that are
-condensed no node has shares of its own: plans node by node, and those for what is learned, take a tree that is held.
+A plan needs how many nodes have the same place (classes of one root) and the same earlier counts, and these classes
+are those of the tree held in memory. Expected errors are the same but for rounding; contributions may differ as they do
+with another order of rows, where rounding decides between plans that are as good. Roots that are alike in all this
+count as one, unless each has a split of its own. Keys are 64 bits of what they stand for: two of ten million are equal
+by chance with a probability of 3e-6. In trees that are condensed no node has shares of its own: plans node by node, and
+those for what is learned, take a tree that is held.
 """
 
 from collections.abc import Sequence

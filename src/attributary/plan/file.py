@@ -102,6 +102,11 @@ def _plan_of(data: Any, nodes: Arrow, name: str) -> Plan:
     if any(key in data and data[key] != sums for key, sums in _sums(plan).items()):
         raise InputError(f"{name}: the contributions of a plan are the sums of its measures' contributions; plan anew")
     plan = plan.to_hand_on
+    if (plan.keys is None) != (plan.mark is None):
+        raise InputError(
+            f"{name}: keys and their mark belong together; got {'a mark' if plan.keys is None else 'keys'} alone: "
+            "restore it, or make a new plan"
+        )
     if plan.mark is not None and plan.mark != plan.key_mark:
         raise InputError(
             f"{name} was changed after it got its keys: they begin with {plan.mark}, and those of this plan would "

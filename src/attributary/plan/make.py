@@ -207,7 +207,7 @@ class Division(NamedTuple):
         q = within.problems[0]
         if bounded and proposals_of(q.spec) is not None:
             bounds = bounds_of(self.problems, self.limits, self.beside["equal"])
-            if bounds.excess(q, made[0].parts(q.spec.l1)):  # credits suit the shares without bounds
+            if any(bounds.excess(q, made[0].parts(q.spec.l1))):  # credits suit the shares without bounds
                 split = self.bounded(wishes.keep, near)[0].split
                 within = self._replace(split=split, bounds=bounds).fitted(wishes)
                 made = within.rounded(wishes)

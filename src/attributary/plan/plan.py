@@ -476,7 +476,9 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         return "".join(map(plan_html, self.breakdowns))
 
     def _rows(self, tree: Tree) -> Ints:
-        """The contributions of each head."""
+        """The contributions of each head, or one row for all."""
+        if not self.roots:
+            return np.array([self.default])
         labels = tree.labels[0].dictionary.cast("string").to_pylist()
         default, roots = self.default, self.roots
         of_label = np.array([roots.get(label, default) for label in labels], np.int64)

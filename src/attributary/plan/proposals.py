@@ -44,12 +44,19 @@ class Wishes(NamedTuple):
 Solve = Callable[[Asked, Wishes], Plan]
 
 
+class Excess(NamedTuple):
+    """How many times its bound the worst error has; 0 if none is above. The guard comes first, then the targets."""
+
+    guard: float = 0.0
+    target: float = 0.0
+
+
 class Bounds(NamedTuple):
     """Guard and targets, for shares that an API rounds to few contributions."""
 
     equal: Shares  # which keep to the guard
-    judged: Callable[[Problem, Floats], tuple[Floats, Floats]]  # squared errors and excess of (splits, levels, rows)
-    excess: Callable[[Problem, Shares], float]  # how many times its bound the worst error has; 0 if none is above
+    judged: Callable[[Problem, Floats], tuple[Floats, Floats, Floats]]  # of (splits, levels, rows): squares, excesses
+    excess: Callable[[Problem, Shares], Excess]
 
 
 class Proposals(ABC):

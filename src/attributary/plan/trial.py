@@ -72,7 +72,7 @@ class Trial:
         by_level, of_tree = np.sqrt(squared).T.tolist(), _over_levels(squared)
         levels = tuple(
             LevelErrors(level=name, error=Compared.of(*errors), **nodes)
-            for name, errors, nodes in zip(spec.levels, by_level, self._nodes(spec, variance[0]), strict=False)
+            for name, errors, nodes in zip(spec.levels, by_level, self._nodes(spec, variance[0]), strict=True)
         )
         raw = self._errors(spec, 1.0 / np.maximum(self._precision(spec, split[:1]), tree_error.NOTHING))
         zeros, chosen = self._weights(spec).zeros, split[0]
@@ -124,7 +124,7 @@ class Trial:
 
     def least_epsilon(self, spec: Spec) -> float | None:
         """The least ε that meets the targets, with a margin for whole contributions; None without any."""
-        if not number_targets(spec):
+        if not any(target.half_width or isinstance(target.error, float) for target in spec.targets):
             return None
         last = ("least", spec.guard, spec.neighbours, spec.tau, spec.weights, spec.noise)
 
@@ -136,13 +136,20 @@ class Trial:
         return self._kept((*last, spec.targets), found)
 
     def _bounded(self, spec: Spec) -> BoundedCase:
-        """The bounds of a spec. What goes over all nodes is kept: only the bounds move with the sliders."""
+        """The bounds of a spec. What goes over all nodes is kept: only the bounds move with the sliders.
+
+        No slider moves a target for half-widths, which is of large counts only.
+        """
+
+        def bounded(asked: Spec) -> BoundedCase:
+            one = ChosenLimits((1.0,), np.array([spec.given_limit or 1]), {})
+            return BoundedCase.of([self._question(asked)], one, [Shares(self.shares(spec, "equal"))])
 
         def every_level() -> BoundedCase:
-            every = spec.without_targets().with_targets(dict.fromkeys(spec.levels[: self.tree.depth], 1.0))
-            one = ChosenLimits((1.0,), np.array([spec.given_limit or 1]), {})
-            return BoundedCase.of([self._question(every)], one, [Shares(self.shares(spec, "equal"))])
+            return bounded(spec.without_targets().with_targets(dict.fromkeys(spec.levels, 1.0)))
 
+        if any(target.half_width for target in spec.targets):
+            return bounded(spec)
         case = self._kept(("case", spec.guard, spec.neighbours, spec.tau, spec.weights, spec.noise), every_level)
         wanted, bounds = {target.name: target for target in spec.targets}, []
         for bound in case.bounds[0]:
@@ -231,12 +238,12 @@ def number_targets(spec: Spec) -> dict[str, float]:
     return {target.name: target.error for target in spec.targets if isinstance(target.error, float)}
 
 
-def normal_shares(spec: Spec, parts: Sequence[float], depth: int) -> Floats:
+def normal_shares(spec: Spec, parts: Sequence[float]) -> Floats:
     """The part of ε that each level gets, from numbers that sum to anything; what is none is refused."""
     share, number = np.array(parts, np.float64), len(spec.levels)
     if share.shape != (number,) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
         raise InputError(f"shares are {number} numbers, 0 or more and not all 0; got {str(list(parts))[1:-1][:60]}")
-    if not share[depth - 1 :].sum() > 0:
+    if not share[-1] > 0:
         raise InputError(f"{spec.levels[-1]!r} cannot be estimated without a key; give it a share")
     normal: Floats = share / share.sum()
     return normal

@@ -1,6 +1,6 @@
 """Columns: a column of a table by its name, as it is or as numbers, whatever kind of file it came from."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,15 +21,19 @@ SHOWN = 40  # characters of a cell
 
 def column(table: Arrow, name: str, path: str) -> Cells:
     """The column of that name, not dictionary-coded; where there is none, an InputError tells what there is."""
-    return plain(labelled(table, name, path))
+    return plain(_cells(table, name, path))
+
+
+def _cells(table: Arrow, name: str, path: str) -> Cells:
+    if name not in table.column_names:
+        hint = did_you_mean(name, table.column_names)
+        raise InputError(f"{shown(path)} has no column {name!r}; {hint}{columns_in_words(table)}")
+    return table.column(name)
 
 
 def labelled(table: Arrow, name: str, path: str) -> Cells:
     """The same, but dictionary-coded as one array if it is text and coded in the table."""
-    if name not in table.column_names:
-        hint = did_you_mean(name, table.column_names)
-        raise InputError(f"{shown(path)} has no column {name!r}; {hint}{columns_in_words(table)}")
-    cells = table.column(name)
+    cells = _cells(table, name, path)
     if is_text_type(cells.type) or not is_text_type(label_type(cells)):
         return plain(cells)
     return cells.unify_dictionaries().combine_chunks()
@@ -103,6 +107,7 @@ def number_cells(cells: Cells) -> Cells:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    cells = plain(cells)
     if is_text_type(cells.type):
         try:
             return cells.cast(pa.float64())  # as most columns can be
@@ -188,6 +193,11 @@ def with_cells(table: Arrow, name: str, cells: Cells) -> Arrow:
 
     cells = pa.array(cells, from_pandas=True) if isinstance(cells, np.ndarray) else cells
     return table.set_column(table.column_names.index(name), name, cells)
+
+
+def texts_of(given: str | Collection[str]) -> Collection[str]:
+    """Texts that a user lists; one alone may stand by itself."""
+    return [given] if isinstance(given, str) else given
 
 
 def is_text_type(kind: object) -> bool:

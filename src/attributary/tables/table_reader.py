@@ -1,14 +1,14 @@
 """read_table: a file becomes an Arrow table, text as it stands."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from attributary.arrow import csv, feather, ipc, pa, parquet
 from attributary.errors import InputError
 from attributary.tables.as_written import names_of_nodes, rows_of_nodes
-from attributary.tables.table_columns import without_views
+from attributary.tables.table_columns import mark, plain, with_cells, without_views, words_of
 from attributary.tables.table_source import (
     DELIMITER,
     Format,
@@ -36,7 +36,7 @@ def read_table(
     A folder of Parquet files that a cluster wrote is one table.
     """
     if parts := shards(path):
-        return pa.concat_tables([read_table(part) for part in parts])
+        return rows_of_nodes(_checked(_of_shards(parts), shown(path)))
     with decoded(path) as (file, encoding):
         kind, form = _form(file, path, format, separator, encoding)
         _refuse_sheet(kind, sheet, path)
@@ -49,7 +49,41 @@ def read_table(
             table = read_spreadsheet(file.read(), shown(path), sheet)
         else:
             table = _whole(_read_binary, file, kind, path)
-    return rows_of_nodes(_checked(table, table.column_names, shown(path)))
+    return rows_of_nodes(_checked(table, shown(path)))
+
+
+def _of_shards(parts: Sequence[str]) -> Arrow:
+    """One table of shards: columns by their names, of types that hold those of all, and what any says of itself."""
+    tables = []
+    for part in parts:
+        with decoded(part) as (file, _):
+            tables.append(_whole(_read_binary, file, "parquet", part))
+        _refuse_repeated(tables[-1].column_names, shown(part))
+    names = tables[0].column_names
+    for part, table in zip(parts, tables, strict=True):
+        if odd := set(names) ^ set(table.column_names):
+            lacking = next(name for name in [*names, *table.column_names] if name in odd)
+            has, lacks = (parts[0], part) if lacking in names else (part, parts[0])
+            raise InputError(
+                f"the shards of a table have the same columns; {shown(lacks)} has no column {lacking!r}, which "
+                f"{shown(has)} has: write the folder anew"
+            )
+    for name in names:  # dictionary-coded here and as text there
+        if len({table.schema.field(name).type for table in tables}) > 1:
+            tables = [with_cells(table, name, plain(table.column(name))) for table in tables]
+    said = {key: words for table in reversed(tables) for key, words in (table.schema.metadata or {}).items()}
+    not_private = [words_of(table) for table in tables]
+    tables, schema = [table.select(names) for table in tables], tables[0].schema
+    for step in ("types", "cells"):
+        for i, part in enumerate(parts):
+            try:
+                if step == "types":
+                    schema = pa.unify_schemas([schema, tables[i].schema], promote_options="permissive")
+                else:
+                    tables[i] = tables[i].cast(schema)
+            except pa.ArrowException as error:
+                raise InputError(f"{shown(part)} does not go with the other shards: {_reason(error)}") from error
+    return mark(pa.concat_tables(tables).replace_schema_metadata(said or None), *not_private)
 
 
 def _refuse_sheet(kind: Format, sheet: str | None, path: str) -> None:
@@ -164,15 +198,19 @@ def _read_binary(file: Any, kind: Format) -> Arrow:
     return without_views(table)
 
 
-def _checked(table: Arrow, names: list[str], name: str) -> Arrow:
+def _checked(table: Arrow, name: str) -> Arrow:
+    _refuse_repeated(table.column_names, name)
+    if table.num_rows == 0:
+        raise InputError(f"{name} is an empty table: it has {table.num_columns} columns and no rows")
+    return table
+
+
+def _refuse_repeated(names: Sequence[str], name: str) -> None:
     seen: set[str] = set()
     for column in names:
         if column in seen:
             raise InputError(f"{name} has two columns called {column!r}; name each column once")
         seen.add(column)
-    if table.num_rows == 0:
-        raise InputError(f"{name} is an empty table: it has {len(names)} columns and no rows")
-    return table
 
 
 def _full_name(kind: Format) -> str:

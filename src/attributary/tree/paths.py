@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError, ShortLinesError, did_you_mean
 from attributary.tables import place, shown
-from attributary.tables.table_columns import arrow_table, coded, is_text_type
+from attributary.tables.table_columns import arrow_table, coded, is_text_type, texts_of
 from attributary.tables.total_words import may_be_subtotals, reads_as_total
 from attributary.types import Arrow, Cells
 
@@ -101,9 +101,10 @@ def unprintable(text: str) -> str | None:
 
 def codes(labels: Cells) -> NDArray[np.int64]:
     """The code of each label; -1 for null."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    indices: NDArray[np.int64] = pc.fill_null(labels.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    indices: NDArray[np.int64] = pc.fill_null(labels.indices.cast(pa.int64()), -1).to_numpy()  # they may be unsigned
     return indices
 
 
@@ -207,7 +208,7 @@ def _columns(table: Arrow, attributes: list[str]) -> list[Any]:
 
 def without_totals(columns: list[Cells], attributes: list[str], totals: Collection[str]) -> list[Any]:
     """Dictionary-coded columns, null where a label is one of `totals`; others that read as one are a RowError."""
-    wanted = {label.strip() for label in totals}
+    wanted = {label.strip() for label in texts_of(totals)}
     lacking, made = set(wanted), []
     for name, column in zip(attributes, columns, strict=True):
         if is_text_type(column.dictionary.type):

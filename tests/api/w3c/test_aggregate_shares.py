@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attributary.api.w3c.histogram_results import FIELD128, unwrap_shares
+from attributary.api.w3c.aggregate_shares import FIELD128, unwrap_shares
 from attributary.errors import InputError
 
 SUMS = st.lists(st.tuples(st.integers(-(2**100), 2**100), st.integers(0, FIELD128 - 1)), max_size=5)

@@ -46,11 +46,24 @@ class AraClients(Clients):
     def asks(self) -> tuple[str, ...]:
         return self.registrations.asks
 
+    @property
+    def fits_twice(self) -> bool:
+        """Whether the browser's budget would let one more conversion of an impression through than counts."""
+        return self.registrations.fits_twice
+
+    def source(self, values: Mapping[str, Any], sites: str | Sequence[str], event_id: int) -> Json:
+        """The source registration of an impression."""
+        return self.registrations.source(values, sites, event_id=event_id)
+
+    def trigger(self, values: Mapping[str, Any], key: int | None) -> Json:
+        """The trigger registration of a conversion, which may have a deduplication key of its own."""
+        return self.registrations.trigger(values, deduplication_key=key)
+
     def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
         """The header of a source. Options are `destination`, one site or up to three, and `source_event_id`."""
-        sites = options.get("destination", PLACEHOLDER)
-        source = self.registrations.source(values, sites, event_id=options.get("source_event_id", 0))
-        message, window = header("source", source), self.registrations.window or 0
+        sites, event_id = options.get("destination", PLACEHOLDER), options.get("source_event_id", 0)
+        message, logs = header("source", self.source(values, sites, event_id)), self.plan.spec.logs
+        window = 0 if logs is None else logs.window_seconds or 0
         place = ["the destination is a placeholder; give yours with `destination`"]
         long = [f"browsers forget an impression after 30 days; the spec's window is {window / 86_400:g} days"]
         notes = place * ("destination" not in options) + long * (window > MONTH)
@@ -59,13 +72,12 @@ class AraClients(Clients):
     def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
         """The header of a trigger. The option is `deduplication_key`, a whole number such as an order number."""
         key = options.get("deduplication_key")
-        message = header("trigger", self.registrations.trigger(values, deduplication_key=key))
+        message = header("trigger", self.trigger(values, key))
         second = (
             "what a conversion contributes leaves room for a second one of the same impression, under another "
             "deduplication key; without `deduplication_key` only the first is counted, as the plan has it"
         )
-        twice = key is not None and self.registrations.fits_twice
-        return replace(message, notes=(*message.notes, second)) if twice else message
+        return replace(message, notes=(*message.notes, second)) if key is not None and self.fits_twice else message
 
     def query(self, *trees: Tree) -> Query:
         from attributary.api.ara.wire.avro import write_domain
@@ -102,24 +114,23 @@ class SeveralClients(AraClients):
         """Whether a key takes what a conversion leaves, so that no more conversions of an impression count."""
         return bool(self.plan.spec.values) or (self.most > 1 and sum(self.sums) < LARGEST // self.most)
 
-    def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
-        """The header of a source. Options are `destination`, one site or up to three, and `source_event_id`."""
+    @property
+    def fits_twice(self) -> bool:
+        return not self._rest and (self.most + 1) * sum(self.sums) <= LARGEST
+
+    def source(self, values: Mapping[str, Any], sites: str | Sequence[str], event_id: int) -> Json:
         known_labels(self.plan.spec, values)  # or an error that tells what there is
         made: Json = {}
         for part in self.parts:
             own = {attribute.name: values[attribute.name] for attribute in part.plan.spec.known}
-            sites, event_id = options.get("destination", PLACEHOLDER), options.get("source_event_id", 0)
             source = part.source(own, sites, event_id=event_id)
             keys = made.get("aggregation_keys", {}) | source["aggregation_keys"]
             made = source | {"aggregation_keys": keys, "filter_data": {PLAN: [self.mark]}}
         made["aggregation_keys"] |= {REST: hex(0)} if self._rest else {}
-        message = header("source", made)
-        placeholder = ("the destination is a placeholder; give yours with `destination`",)
-        return message if "destination" in options else Message(message.lines, (*message.notes, *placeholder))
+        return made
 
-    def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
-        """The header of a trigger. The option is `deduplication_key`, a whole number such as an order number."""
-        key, spec = options.get("deduplication_key"), self.plan.spec
+    def trigger(self, values: Mapping[str, Any], key: int | None) -> Json:
+        spec = self.plan.spec
         valued = {measure.source for measure in spec.values} - {a.name for a in spec.unknown}
         unknown_labels(spec, {name: value for name, value in values.items() if name not in valued})
         each = [
@@ -134,9 +145,9 @@ class SeveralClients(AraClients):
             datum for trigger in each for datum in trigger["aggregatable_trigger_data"]
         ]
         made["aggregatable_values"] = [{"values": amounts, "filters": {PLAN: [self.mark]}}]
-        if key is not None or (not self._rest and (self.most + 1) * sum(self.sums) <= LARGEST):
+        if key is not None or self.fits_twice:
             made["aggregatable_deduplication_keys"] = [{"deduplication_key": str(ONCE if key is None else key)}]
-        return header("trigger", made)
+        return made
 
 
 def _in_time(triggers: Sequence[Json]) -> Json:
@@ -162,7 +173,7 @@ def several_clients(plan: Plan, each: Sequence[AraClients]) -> SeveralClients:
             ids = {place: f"{i + 1} l{place}" for place in part.ids}
         parts.append(replace(part, ids=ids, rest=None))
     marks = [part.layout.plan for part in parts]
-    if None in marks or len(set(marks)) < len(marks):
+    if len(set(marks)) < len(marks):
         raise InputError(f"breakdowns are told apart by the marks of their keys; got {marks}: make a new plan")
     sums = tuple(int(part.classes.rows.sum()) for part in parts)
     rows = [[plan_name, *row] for plan_name, one in zip(names, each, strict=True) for row in one.table[1:]]

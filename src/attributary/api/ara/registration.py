@@ -77,8 +77,7 @@ class Registrations:
         made |= {} if priority is None else {"priority": str(_whole(priority, "priority", -(2**63), 2**63))}
         made |= _windows(self.window)
         made["aggregation_keys"] = keys
-        data = self._of_plan | ({CLASS: [str(number)]} if len(self.classes) > 1 else {})
-        return made | ({"filter_data": data} if data else {})
+        return made | {"filter_data": self._of_plan | ({CLASS: [str(number)]} if len(self.classes) > 1 else {})}
 
     def trigger(
         self,
@@ -104,7 +103,7 @@ class Registrations:
         alike = all(span == spans[0] for span in spans)
         data, values, once = [], [], []
         for (part, labels, given), span in zip(parts, spans, strict=True):
-            of_plan = {"filters": part._of_plan} if part._of_plan else {}
+            of_plan = {"filters": part._of_plan}
             data += [_both(datum, of_plan) if several else datum for datum in part._data(labels)]
             values += [_both(each, of_plan, {} if alike else span) for each in part._values(given, drawn)]
             dedup = ONCE if deduplication_key is None else deduplication_key
@@ -118,7 +117,7 @@ class Registrations:
     @property
     def _of_plan(self) -> Json:
         """The plan's mark, as filter data has it and as filters do."""
-        return {} if self.layout.plan is None else {PLAN: [self.layout.plan]}
+        return {PLAN: [self.layout.plan]}
 
     @property
     def _in_time(self) -> Json:
@@ -199,10 +198,10 @@ def registrations(plan: Plan, *earlier: Plan) -> Registrations:
     """
     made, before = _registrations(plan), tuple(map(_registrations, earlier))
     marks = [each.layout.plan for each in (made, *before)]
-    if before and (None in marks or len(set(marks)) < len(marks)):
+    if len(set(marks)) < len(marks):
         raise InputError(
-            f"plans are told apart by the mark of their keys; got {', '.join(mark or 'none' for mark in marks)}: leave "
-            "out plans that have none, or the same"
+            f"plans are told apart by the mark of their keys; got {', '.join(marks)}: leave out those "
+            "that have the same"
         )
     for each in before:
         if not {*each.asks} <= {*made.asks}:

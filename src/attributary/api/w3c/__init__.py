@@ -2,9 +2,10 @@
 
 Follows w3c/attribution at commit 9fab4e8 (2026-05-14), a draft that still changes. This package speaks that
 specification's language, as `api.ara` speaks the Attribution Reporting API's; a browser is in `attributary.browsers`.
-`W3C` is what planning goes by.
+`W3C` is what planning goes by; what stands here imports no plans, as every spec for W3C comes by.
 """
 
+from attributary.api.w3c.aggregate_shares import unwrap_shares
 from attributary.api.w3c.attribution_options import (
     AttributionError,
     ConversionOptions,
@@ -12,7 +13,6 @@ from attributary.api.w3c.attribution_options import (
     measure_conversion_header,
     save_impression_header,
 )
-from attributary.api.w3c.histogram_results import unwrap_shares
 from attributary.api.w3c.schemes import COUNTS, W3cSection
 from attributary.spec.measure import MICRO, REPORTS
 from attributary.spec.terms import TERMS, Terms

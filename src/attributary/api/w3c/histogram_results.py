@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from attributary.api.attribution_api import Answer
+from attributary.api.w3c.aggregate_shares import FIELD128, unwrap_shares
 from attributary.api.w3c.index_layout import kinds_of, known_paths, space_of, task_of, used_levels
 from attributary.api.w3c.schemes import ReportKind, index_level, scheme_of, section_of
 from attributary.errors import InputError, brief, why_not_json
@@ -24,7 +25,6 @@ from attributary.plan.sections import IndexLayout
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
-FIELD128 = 2**128 - 7 * 2**66 + 1  # the prime of VDAF's Field128
 SHOWN = 10  # reasons
 LARGEST = 2**62  # of a sum: more is not what it seems to be
 
@@ -158,19 +158,6 @@ def _vector(item: Mapping[str, object], size: int) -> list[int]:
     if not all(abs(number) < LARGEST for number in sums):
         raise InputError("has sums beyond 2^62, which no counts and no noise make: are the shares of one batch?")
     return sums
-
-
-def unwrap_shares(first: Sequence[int], second: Sequence[int], prime: int = FIELD128) -> list[int]:
-    """Two decrypted aggregate shares added up: whole numbers, of which noise makes some negative.
-
-    Shares add up modulo a prime, so that sums above half of it mean negative numbers.
-    """
-    if len(first) != len(second):
-        raise InputError(f"shares must be of one length; got {len(first)} and {len(second)}: are they of one batch?")
-    if not all(0 <= share < prime for shares in (first, second) for share in shares):
-        raise InputError(f"shares must be from 0 to {prime - 1}: are they of another field?")
-    sums = ((a + b) % prime for a, b in zip(first, second, strict=True))
-    return [total - prime if total > prime // 2 else total for total in sums]
 
 
 def _numbers(given: object, size: int) -> list[int]:

@@ -1,8 +1,8 @@
 """proposals: a plan for each scheme of W3C Attribution, what each costs, and why one is taken.
 
-Of the schemes within 5 % of the least error, the one with the fewest reports per conversion comes first (with one
-report, a conversion is measured at all levels or at none), then the one that stores the fewest impressions, then the
-one with the shortest reports.
+Schemes that keep to the guard come before others, and then those that meet the targets. Of those within 5 % of the
+least error, the one with the fewest reports per conversion comes first (with one report, a conversion is measured at
+all levels or at none), then the one that stores the fewest impressions, then the one with the shortest reports.
 
 Under a scheme with credits, a conversion has ten or so to give. A split rounded to 65,536 parts is as good as before;
 one rounded to ten may not be. So from the rounded split on, single credits move from one level to another as long as
@@ -36,9 +36,10 @@ from attributary.budget.problem import BudgetProblem, PlainOptions
 from attributary.budget.split import LevelBudgets
 from attributary.errors import InputError
 from attributary.plan import Plan
+from attributary.plan.bounds import ENOUGH
 from attributary.plan.contributions import contributions
 from attributary.plan.problem import Problem, Shares
-from attributary.plan.proposals import Asked, Bounds, Proposals, Solve, Wishes
+from attributary.plan.proposals import Asked, Bounds, Excess, Proposals, Solve, Wishes
 from attributary.plan.sections import SchemeCost
 from attributary.spec import Spec
 from attributary.spec.measure import MICRO
@@ -63,8 +64,8 @@ class SchemeProposals(Proposals):
         spec, wanted = asked.spec, named_scheme(asked.spec)
         if spec.finds_epsilon:
             raise InputError(f'epsilon = "auto" is not for the {spec.terms.title}, whose schemes differ; give a number')
-        wishes = wishes._replace(strict=wishes.strict and wanted is not None)
-        plans = {scheme.name: _carried(scheme, asked, wishes, solve) for scheme in SCHEMES if wanted in (None, scheme)}
+        lenient = wishes._replace(strict=wishes.strict and wanted is not None)
+        plans = {scheme.name: _carried(scheme, asked, lenient, solve) for scheme in SCHEMES if wanted in (None, scheme)}
         median = spec.split_by is not None and not spec.total  # of the errors of roots that were to have own splits
         errors = {n: each.expected.roots.plan if median else each.expected.tree.plan for n, each in plans.items()}
         costs = {name: scheme_cost(plan, asked.tree, errors[name]) for name, plan in plans.items()}
@@ -72,10 +73,17 @@ class SchemeProposals(Proposals):
         if not possible:
             reasons = "; ".join(f"scheme {cost.scheme} {cost.refused}" for cost in costs.values())
             raise InputError(f"{reasons}: {REMEDY}")
+        above = {cost.scheme: _above(plans[cost.scheme]) for cost in possible} if METHODS[wishes.method].bounded else {}
+        if above and all(each.target for each in above.values()) and wishes.strict and wanted is None:
+            nearest = min(above, key=above.__getitem__)  # whose refusal says what would meet the targets
+            _carried(next(scheme for scheme in SCHEMES if scheme.name == nearest), asked, wishes, solve)
+        kept = {name: (each.guard > 0, each.target > 0) for name, each in above.items()}
+        broken = [name for name in kept if kept[name] > min(kept.values())]
+        possible = [cost for cost in possible if cost.scheme not in broken]
         least = min(cost.error for cost in possible)
         near = [cost for cost in possible if cost.error <= least * (1 + TIE)]
         best = min(near, key=lambda cost: (cost.reports, cost.impressions, cost.bytes))
-        costs[best.scheme] = best.model_copy(update={"chosen": True, "why": _why(best, possible, spec)})
+        costs[best.scheme] = best.model_copy(update={"chosen": True, "why": _why(best, possible, broken, spec)})
         return plans[best.scheme].model_copy(update={"schemes": tuple(costs.values())})
 
     def fitted(self, problem: Problem, share: Shares, wishes: Wishes, bounds: Bounds | None) -> Spec:
@@ -155,12 +163,24 @@ def _impressions(spec: Spec, row: tuple[int, ...]) -> int:
     return len({index_level(spec, level) for level, part in enumerate(row) if part > 0})
 
 
-def _why(best: SchemeCost, possible: list[SchemeCost], spec: Spec) -> str:
+def _above(plan: Plan) -> Excess:
+    """How far the errors to expect of a plan are above its guard and its targets."""
+    errors = [level.error for part in plan.by_measure for level in part.plan.expected.levels]
+    most, known = plan.spec.guard_factor, [error for error in errors if 0 < error.equal < math.inf]
+    guard = max((error.plan / (most * error.equal) for error in known), default=0.0)
+    target = max((each.error / each.most for each in plan.targets or () if each.nodes), default=0.0)
+    return Excess(*(worst if worst > 1 + ENOUGH else 0.0 for worst in (guard, target)))
+
+
+def _why(best: SchemeCost, possible: list[SchemeCost], broken: list[str], spec: Spec) -> str:
     least = min(possible, key=lambda cost: cost.error)
     near = [cost for cost in possible if cost.error <= least.error * (1 + TIE)]
     reasons = ["least error"] if best is least else [f"error within {TIE:.0%} of that of {least.scheme}"]
     if len(possible) == 1:
         reasons = ["the only scheme that fits" if named_scheme(spec) is None else "as the spec says"]
+    if broken:
+        less = f"{' and '.join(broken)} {'keeps' if len(broken) == 1 else 'keep'} less well to guard and targets"
+        reasons = [less, *(f"{reason} among the others" for reason in reasons if len(possible) > 1)]
     if any(cost.reports > best.reports for cost in near):
         reasons += ["a conversion is measured at all levels or at none" if best.atomic else "fewest reports"]
     if any(cost.reports == best.reports and cost.impressions > best.impressions for cost in near):
@@ -204,14 +224,14 @@ def improved(q: Problem, whole: Shares, keep: Collection[str] = (), tree: Judge 
 def within_bounds(
     q: Problem, share: Shares, whole: Shares, wishes: Wishes, bounds: Bounds | None, tree: Judge | None = None
 ) -> Shares:
-    """Improved contributions if these keep to the bounds, or else the best that do, or come nearest."""
+    """Improved contributions if these keep to the bounds, or else the best that do, or come nearest: guard first."""
     made = improved(q, whole, wishes.keep, tree)
-    if bounds is None or q.spec.budget > FEW or not bounds.excess(q, made.parts(q.spec.l1)):
+    if bounds is None or q.spec.budget > FEW or not any(bounds.excess(q, made.parts(q.spec.l1))):
         return made
     rows = _all_rows(q, whole.default, wishes.keep) if share.roots is None else None
     if rows is not None and len(rows):
-        error, excess = bounds.judged(q, (rows / q.spec.l1)[:, :, None])
-        return Shares(rows[np.lexsort([error, excess])[0]])
+        error, guard, target = bounds.judged(q, (rows / q.spec.l1)[:, :, None])
+        return Shares(rows[np.lexsort([error, target, guard])[0]])
     tree = tree or judge(q, q.weights, own=share.roots is not None)
     tried = []
     for part in WAY:  # to an equal split
@@ -246,7 +266,7 @@ def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes, boun
     count that tell them best.
     """
     improve, keep = not METHODS[wishes.method].fixed, wishes.keep
-    tried = dict[int, tuple[float, float, float]]()
+    tried = dict[int, tuple[float, float, float, float]]()
     stated = q.fixed if improve else share.rows(q.tree)
     tree = judge(q, q.weights, own=share.roots is not None)
     for number in range(min(len({*keep, q.spec.levels[-1]}), most), most + 1):
@@ -257,8 +277,8 @@ def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes, boun
         rows = whole.default[None] if whole.roots is None else whole.roots
         error = float(np.nanmedian(tree(asked, rows)))
         missed = np.nansum(np.abs(rows / number - stated), axis=1).max()
-        excess = 0.0 if bounds is None else bounds.excess(asked, whole.parts(number))
-        tried[number] = excess, round(float(missed), 9), error
+        excess = Excess() if bounds is None else bounds.excess(asked, whole.parts(number))
+        tried[number] = *excess, round(float(missed), 9), error
     *least, lowest = min(tried.values())
     fewest = min(n for n, (*missed, error) in tried.items() if missed == least and error <= NEXT * lowest)
     return with_credits(q.spec, fewest)

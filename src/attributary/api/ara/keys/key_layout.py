@@ -2,8 +2,8 @@
 
 A key is written from the lowest bit up: the last attribute first, the level tag on top. A field holds 0 above the
 level of its attribute, and a code from 1 on at and below it, so that every node has a key of its own. The highest 16
-bits are the plan's mark, which the conversion adds, and the bit below them is 1 from every impression of a plan with a
-mark: an impression from before there were marks has no filter data to tell it by, and its keys lack this bit.
+bits are the plan's mark, which the conversion adds, and the bit below them is 1 from every impression of a plan: an
+impression that something else registered has no filter data to tell it by, and its keys lack this bit.
 """
 
 import hashlib
@@ -98,8 +98,8 @@ class KeyLayout:
     levels: tuple[str, ...]
     total: bool
     fields: tuple[KeyField, ...]
+    plan: str  # the plan's mark, in the highest bits
     measures: tuple[str, ...] = ()  # where there are several; their field stands above the level tag
-    plan: str | None = None  # the plan's mark, in the highest bits; None for keys from before there were marks
 
     @property
     def tag_shift(self) -> int:
@@ -117,23 +117,21 @@ class KeyLayout:
 
     @property
     def bits(self) -> int:
-        return self.used + (0 if self.plan is None else MARK + 1)
+        return self.used + MARK + 1
 
     @property
     def mark(self) -> int:
         """The part of a key that says its plan."""
-        return 0 if self.plan is None else int(self.plan, 16) << BITS - MARK
+        return int(self.plan, 16) << BITS - MARK
 
     def of_plan(self, keys: Keys) -> Bools:
-        """Which keys have the plan's mark; all of them where it has none."""
-        if self.plan is None:
-            return np.ones(len(keys), bool)
+        """Which keys have the plan's mark."""
         marked: Bools = keys[:, 0] >> np.uint64(63 - MARK) == np.uint64(2 * int(self.plan, 16) + 1)
         return marked
 
     def tag(self, level: int, measure: int = 0) -> int:
         """The part of a key that says its level, the first being 1, so that no key is 0; and its measure, from 0."""
-        marked = 0 if self.plan is None else 1 << BITS - MARK - 1
+        marked = 1 << BITS - MARK - 1
         return marked | (measure << (self.tag_shift + self.tag_bits)) | (level + 1) << self.tag_shift
 
     def level_of(self, attribute: int) -> int:
@@ -153,9 +151,8 @@ class KeyLayout:
     def table(self) -> list[list[str]]:
         """Where the bits went: heads and rows for the eye."""
         rows = [["field", "bits", "from", "to", "values", "side"]]
-        if self.plan is not None:
-            rows += [_row("plan", MARK, BITS - MARK, self.plan, "conversion")]
-            rows += [_row("marked", 1, BITS - MARK - 1, "1", "impression")]
+        rows += [_row("plan", MARK, BITS - MARK, self.plan, "conversion")]
+        rows += [_row("marked", 1, BITS - MARK - 1, "1", "impression")]
         if self.measures:
             above = self.tag_shift + self.tag_bits
             rows += [_row("measure", self.used - above, above, ", ".join(self.measures), "impression")]
@@ -173,8 +170,8 @@ def _row(name: str, bits: int, shift: int, values: str, side: str) -> list[str]:
 
 def layout(plan: Plan) -> KeyLayout:
     """The layout that the plan stores, or else the one that it would."""
-    stored = plan if plan.keys is not None else with_mark(plan.model_copy(update={"keys": bits(plan)}))
-    return layout_of(plan.spec, stored.keys or (), stored.mark)
+    stored = plan if plan.keys is not None else plan.model_copy(update={"keys": bits(plan)})
+    return layout_of(plan.spec, stored.keys or (), stored.mark or stored.key_mark)
 
 
 def with_mark(plan: Plan) -> Plan:
@@ -182,14 +179,14 @@ def with_mark(plan: Plan) -> Plan:
     return plan.model_copy(update={"mark": plan.key_mark})
 
 
-def layout_of(spec: Spec, stored: Sequence[Bits], mark: str | None = None) -> KeyLayout:
+def layout_of(spec: Spec, stored: Sequence[Bits], mark: str) -> KeyLayout:
     fields: list[KeyField] = []
     shift = sum(field.bits for field in stored)
     for attribute, field in zip(spec.attributes, stored, strict=True):
         shift -= field.bits
         fields.append(_field(attribute, field, shift))
     measures = tuple(measure.name for measure in spec.asked)
-    layout = KeyLayout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else (), mark)
+    layout = KeyLayout(spec.levels, spec.total, tuple(fields), mark, measures if len(measures) > 1 else ())
     if layout.bits > BITS:
         where = ", ".join(f"{field.attribute} {field.bits}" for field in stored)
         tag = f"plan and level {layout.bits - layout.tag_shift}"

@@ -41,7 +41,6 @@ MOST = 2**63 - 1
 NOTHING = np.empty(0, np.int64)
 ENDINGS = (".avro", ".json")
 DEBUG = "NOT PRIVATE: a debug run, which spends nothing and may be repeated; not for release"
-EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers were the user's
 
 
 def aggregate(
@@ -90,7 +89,7 @@ def aggregate(
     named = [private_keys] if isinstance(private_keys, str) else private_keys
     secret_keys = read_private_keys(named) if named else None
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
-    book = None if not_private else _ledger(ledger, output)
+    book = None if not_private else _ledger(ledger)
     if skip_spent and book is None:
         raise InputError("`skip_spent` goes by the ledger, which such a run does not use; leave it out")
     progress("reading the domain")
@@ -196,18 +195,12 @@ def _check_files(output: str, errors: str | None) -> None:
         raise InputError(f"`output` and `errors_file` both write to {errors}; give each a file of its own")
 
 
-def _ledger(named: str | None, output: str) -> str:
+def _ledger(named: str | None) -> str:
     """The ledger to use: the one that is named, or the user's."""
-    if named is not None:
-        ledgers.file_of(named)  # refuses what is not a file
-        return named
-    earlier = os.path.join(os.path.dirname(output), EARLIER_LEDGER)
-    if os.path.exists(earlier):
-        raise InputError(
-            f"{earlier} is the ledger of an earlier version, which kept it beside the output; go on with it by "
-            f"`ledger={earlier}`, or move it to {ledgers.users_ledger()}"
-        )
-    return ledgers.users_ledger()
+    if named is None:
+        return ledgers.users_ledger()
+    ledgers.file_of(named)  # refuses what is not a file
+    return named
 
 
 def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys, str]:

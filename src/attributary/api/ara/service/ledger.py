@@ -42,13 +42,13 @@ APPLICATION = 0x41747472
 SECRET = 32  # bytes
 SECONDS_TO_WAIT = 60.0
 HOURS_SHOWN = 3
-TABLES = """
-CREATE TABLE IF NOT EXISTS query (digest BLOB PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS spent (id BLOB PRIMARY KEY, hour INTEGER NOT NULL, query BLOB) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS answer (question BLOB PRIMARY KEY, output BLOB, path TEXT, time INTEGER) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS request (inputs BLOB PRIMARY KEY, question BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS restored (time INTEGER NOT NULL);
-"""
+TABLES = (  # as a ledger states them itself
+    "CREATE TABLE query (digest BLOB PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE spent (id BLOB PRIMARY KEY, hour INTEGER NOT NULL, query BLOB) WITHOUT ROWID",
+    "CREATE TABLE answer (question BLOB PRIMARY KEY, output BLOB, path TEXT, time INTEGER) WITHOUT ROWID",
+    "CREATE TABLE request (inputs BLOB PRIMARY KEY, question BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE restored (time INTEGER NOT NULL)",
+)
 FULL = {errno.ENOSPC, errno.EDQUOT}
 WITNESS = ".created"  # beside a ledger; it stays if the ledger goes
 KNOWN = re.compile(r"^Shared ids: (\d{1,18})$", re.MULTILINE)  # in that file
@@ -202,10 +202,8 @@ def is_spent(path: str, shared: Sequence[tuple[bytes, int]]) -> bool:
     lost = "SELECT 1 FROM restored WHERE time >= ? AND NOT EXISTS (SELECT 1 FROM spent WHERE id = ?)"
     try:
         with closing(sqlite3.connect(place, SECONDS_TO_WAIT, isolation_level=None)) as ledger:
-            old = not ledger.execute("SELECT 1 FROM sqlite_master WHERE name = 'restored'").fetchone()
             return any(
-                ledger.execute(done, [identity]).fetchone()
-                or (not old and ledger.execute(lost, [hour, identity]).fetchone())
+                ledger.execute(done, [identity]).fetchone() or ledger.execute(lost, [hour, identity]).fetchone()
                 for identity, hour in shared
             )
     except sqlite3.Error as error:
@@ -309,10 +307,10 @@ def _transaction(path: str, now: float | None = None) -> Iterator[sqlite3.Connec
                 ledger.execute(f"PRAGMA {setting}")
             ledger.execute("BEGIN IMMEDIATE")
             try:
-                first_version = _check(ledger, path)
+                _check(ledger, path)
                 number = ledger.execute("SELECT COUNT(*) FROM spent").fetchone()[0]
                 known = _known(place)
-                if known > number if known is not None else number and not first_version:
+                if known > number if known is not None else number:
                     ledger.execute("INSERT INTO restored VALUES (?)", [int(time.time() if now is None else now)])
                     ledger.execute("COMMIT")  # before the file beside it forgets
                     ledger.execute("BEGIN IMMEDIATE")
@@ -348,7 +346,7 @@ def _create(place: str, path: str) -> None:
             "though reports may be queried twice, delete that file)"
         )
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
-        for statement in TABLES.strip().splitlines():
+        for statement in TABLES:
             new.execute(statement)
         new.execute(f"PRAGMA application_id = {APPLICATION}")
         content = new.serialize()
@@ -377,39 +375,52 @@ def _write_new(path: str, content: bytes) -> None:
 
 
 def _witness(place: str, number: int) -> None:
+    """Writes the file beside a ledger, whole or not at all: what it says is believed."""
     words = (
         f"{os.path.basename(place)} beside this file is a ledger of Attributary: it knows which reports were queried.\n"
         "If it is missing or damaged, restore it from a backup. Keep this file beside it.\n"
         f"Shared ids: {number}\n"
     )
-    with open(place + WITNESS, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(words)
+    beside = f"{place}.{secrets.token_hex(8)}.tmp"
+    try:
+        _write_new(beside, words.encode())
+        os.replace(beside, place + WITNESS)
+    finally:
+        with suppress(OSError):
+            os.unlink(beside)
 
 
 def _known(place: str) -> int | None:
-    """How many shared ids the ledger knew, as the file beside it says; None if there is no such file."""
+    """How many shared ids the ledger knew, as the file beside it says; None if there is no such file.
+
+    One that does not say is refused: whether the ledger is the last one cannot be told.
+    """
     try:
         with open(place + WITNESS, encoding="utf-8", errors="replace") as file:
             said = KNOWN.search(file.read())
     except FileNotFoundError:
         return None
-    return int(said[1]) if said else 0  # of an earlier version
+    if said is None:
+        raise PrivacyRefusal(
+            f"{place}{WITNESS} does not say how many shared ids the ledger beside it knew: restore it from a backup, "
+            "or delete it, and the ledger takes all hours until now for spent"
+        )
+    return int(said[1])
 
 
-def _check(ledger: sqlite3.Connection, path: str) -> bool:
-    """Refuses a database that is damaged or not a ledger; gives one of an earlier version what it lacks.
-
-    Whether it is one that never heard of restoring.
-    """
+def _check(ledger: sqlite3.Connection, path: str) -> None:
+    """Refuses a database that is damaged or not a ledger, or one of another form."""
     if ledger.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise InputError(f"{path} is not an Attributary ledger; give `ledger` a ledger, or a name for a new one")
-    known = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    known = {sql for (sql,) in ledger.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
     state = ledger.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if not {"query", "spent"} <= known or state != "ok":
+    if state != "ok":
         raise PrivacyRefusal(f"the ledger {path} is damaged; {RESTORE}")
-    for statement in TABLES.strip().splitlines():
-        ledger.execute(statement)
-    return "restored" not in known
+    if lacking := [statement.split()[2] for statement in TABLES if statement not in known]:
+        raise PrivacyRefusal(
+            f"the ledger {path} is damaged, or has a form that this version does not know: its tables "
+            f"{', '.join(lacking)} are not those of a ledger; {RESTORE}"
+        )
 
 
 def _refused(error: sqlite3.Error, path: str) -> Exception:

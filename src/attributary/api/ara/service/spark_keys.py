@@ -115,7 +115,7 @@ class AraSparkKeys(SparkKeys):
             if not measured:
                 raise summary_report.not_measured(f"{files[0]} has {read:,} other keys", name)
             unknown = read - differ - measured if len(groups) == 1 else 0
-            notes = summary_report.Notes(keyed - measured, unknown, differ, repeated, (), not_private)
+            notes = summary_report.Notes(keyed - measured, unknown, differ, repeated, not_private)
             return [*summary_report.in_words(notes, len(groups)), *words]
 
         return SparkAnswer(sums, sum(map(dlap_variance, rates)), told, not_private)

@@ -42,8 +42,7 @@ class Summary:
     metric: Ints
     contradicted: Keys  # keys that came with different sums; they are not among the others
     repeated: int = 0  # rows that said the same again
-    notes: tuple[str, ...] = ()  # what the files say of themselves
-    stated: StatedNoise = NOTHING_STATED  # and of their noise
+    stated: StatedNoise = NOTHING_STATED  # what the files say of their noise
 
 
 class Notes(NamedTuple):
@@ -53,7 +52,6 @@ class Notes(NamedTuple):
     unknown: int  # keys of summary reports that no node has
     contradicted: int  # keys with different sums in one summary report
     repeated: int
-    says: tuple[str, ...]  # of the files, beside their noise
     not_private: str  # why what is made of them is not private, or nothing
 
 
@@ -88,11 +86,13 @@ def answer(
         here = slice(k * len(tree), (k + 1) * len(tree))
         noisy, variance = nodes.noisy[here] * part.clip, nodes.variance[here] * part.clip**2
         measures[part.measure.name] = Measurements.of(tree, noisy, variance, not_private=nodes.notes.not_private)
-    told = plan.keys is None or plan.others is not None  # other breakdowns have keys there, too
-    others = 0 if told else sum(int((~layout_.of_plan(report.keys)).sum()) for report in reports)
+    all_keys = sum(len(report.keys) for report in reports)
+    own = all_keys if plan.keys is None else sum(int(layout_.of_plan(report.keys).sum()) for report in reports)
+    others = all_keys - own
     notes = nodes.notes._replace(unknown=max(nodes.notes.unknown - others, 0))
-    of_others = [f"{others:,} keys are of another plan and left out: give that plan, too"] if others else []
-    return Answer(measures, (*in_words(notes, len(reports)), *of_others, *noise))
+    beside = others > 0 and plan.others is None
+    of_others = [f"{others:,} keys are of another plan and left out: give that plan, too"] if beside else []
+    return Answer(measures, (*in_words(notes, len(reports)), *of_others, *noise), own, others)
 
 
 def other_keys(path: str, keys: Keys, expected: KeyLayout, name: str) -> InputError:
@@ -152,7 +152,7 @@ def in_words(notes: Notes, reports: int) -> list[str]:
         (notes.contradicted, "keys have several different sums in one report and are left out"),
         (notes.repeated, "duplicate rows"),
     ]
-    return [f"{number:,} {words}" for number, words in said if number] + list(notes.says)
+    return [f"{number:,} {words}" for number, words in said if number]
 
 
 def grouped(paths: Sequence[str]) -> list[list[str]]:
@@ -162,7 +162,10 @@ def grouped(paths: Sequence[str]) -> list[list[str]]:
         for path in [name] if "://" in name else named_files([name], "the summary report"):
             stem = SHARD.sub("", path)
             key = ("folder", name) if os.path.isdir(name) else ("shards" if stem != path else "file", stem)
-            groups.setdefault(key, []).append(path)
+            of_one = groups.setdefault(key, [])
+            if path in of_one:
+                raise InputError(f"{path} is given twice; each summary report is counted once: leave one out")
+            of_one.append(path)
     return list(groups.values())
 
 
@@ -177,7 +180,6 @@ def read_summary(given: str | Sequence[str]) -> Summary:
     shards = [shard(path) for path in paths]
     keys = np.concatenate([shard.keys for shard in shards])
     metric = np.concatenate([shard.metric for shard in shards])
-    notes = tuple(dict.fromkeys(note for shard in shards for note in shard.notes))
     name = name_of(paths)
     once, place = distinct(keys)
     first = np.zeros(len(once), np.int64)
@@ -186,7 +188,7 @@ def read_summary(given: str | Sequence[str]) -> Summary:
     differs[place[metric != first[place]]] = True
     repeated = len(keys) - len(once) - int((metric != first[place]).sum())
     stated = one_rate(name, [stated for shard in shards for stated in shard.stated])
-    return Summary(name, once[~differs], first[~differs], once[differs], repeated, notes, stated)
+    return Summary(name, once[~differs], first[~differs], once[differs], repeated, stated)
 
 
 def shard(path: str, only_stated: bool = False) -> avro.Results:
@@ -244,10 +246,9 @@ def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], 
     each = contribution[measured_nodes].astype(np.float64)
     noisy[measured_nodes] = total[complete] / each
     variance[measured_nodes] = sum(map(dlap_variance, rates)) / each**2
-    says = dict.fromkeys(note for s in summaries if s.stated == NOTHING_STATED for note in s.notes)
     words = together(*(s.stated.not_private for s in summaries))
     repeated = sum(summary.repeated for summary in summaries)
-    notes = Notes(int((~complete).sum()), unknown, contradicted, repeated, tuple(says), words)
+    notes = Notes(int((~complete).sum()), unknown, contradicted, repeated, words)
     return NodeSums(noisy, variance, notes)
 
 

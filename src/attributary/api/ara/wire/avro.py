@@ -19,7 +19,6 @@ from attributary.api.ara.wire import avro_blocks
 from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.avro_blocks import BYTES, LONG, MAGIC, MANY, Damaged, Header, record_fields
 from attributary.errors import InputError
-from attributary.tables.table_columns import LONGEST
 from attributary.tables.table_source import readable
 from attributary.types import Ints, Keys, Record
 
@@ -76,7 +75,6 @@ def named_files(given: str | Sequence[str], what: str) -> list[str]:
 
 NOTE = "attributary"  # the names of our words in a file's metadata
 EPSILON, L1, NOT_PRIVATE, PLAN = f"{NOTE}.epsilon", f"{NOTE}.l1", f"{NOTE}.not_private", f"{NOTE}.plan"
-EARLIER = re.compile(r"noise DLap\(([0-9.e+-]{1,30})/([0-9]{1,19})\)")  # how the first versions told the rate
 FINGERPRINTS = re.compile(r"[0-9a-f]{16}(,[0-9a-f]{16})*")
 MOST_NOTE = 1000  # bytes
 REPORTS_IN_BLOCK = 256
@@ -100,7 +98,6 @@ class Results(NamedTuple):
 
     keys: Keys
     metric: Ints
-    notes: tuple[str, ...] = ()
     stated: tuple[StatedNoise, ...] = ()
 
 
@@ -143,14 +140,13 @@ def read_results(given: str | Sequence[str]) -> Results:
     """The sums of a summary report, in the order of its files."""
     paths = named_files(given, "the summary report")
     keys, longs, metadata = _columns(paths, {"bucket": BYTES, "metric": LONG})
-    notes = tuple(said[NOTE].decode(errors="replace")[:LONGEST] for said in metadata if NOTE in said)
-    return Results(keys, longs[0], notes, tuple(map(_stated, paths, metadata)))
+    return Results(keys, longs[0], tuple(map(_stated, paths, metadata)))
 
 
 def results_stated(path: str) -> Results:
     """What a file of a summary report says of itself, without its sums."""
     with _opened(path) as (_, header):
-        return Results(np.empty((0, 2), np.uint64), np.empty(0, np.int64), (), (_stated(path, header.metadata),))
+        return Results(np.empty((0, 2), np.uint64), np.empty(0, np.int64), (_stated(path, header.metadata),))
 
 
 def stated_noise(path: str, epsilon: object, l1: object, not_private: str, plan: str = "") -> StatedNoise:
@@ -215,11 +211,12 @@ def _report_blocks(reports: Iterator[Report]) -> Iterator[tuple[int, bytes]]:
 
 def _stated(path: str, metadata: Mapping[str, bytes]) -> StatedNoise:
     said = {name: value.decode(errors="replace") for name, value in metadata.items() if name.startswith(NOTE)}
-    note = said.get(NOTE, "")
-    earlier = None if EPSILON in said else EARLIER.fullmatch(note)
-    epsilon, l1 = earlier.groups() if earlier else (said.get(EPSILON), said.get(L1))
-    words = said.get(NOT_PRIVATE, note if note.startswith("NOT PRIVATE") else "")
-    return stated_noise(path, epsilon, l1, words, said.get(PLAN, ""))
+    if NOTE in said and not {EPSILON, NOT_PRIVATE} & said.keys():
+        raise InputError(
+            f"{path}: a summary report of `attributary aggregate` states its epsilon and l1, or why it is not private; "
+            f"this one has the words {said[NOTE]!r:.60} alone: give the file as it was written"
+        )
+    return stated_noise(path, said.get(EPSILON), said.get(L1), said.get(NOT_PRIVATE, ""), said.get(PLAN, ""))
 
 
 def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints], list[dict[str, bytes]]]:
