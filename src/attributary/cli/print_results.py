@@ -11,7 +11,7 @@ from attributary.errors import one_line
 from attributary.facts import breakdowns as of_breakdowns
 from attributary.facts import estimates as of_estimates
 from attributary.facts import plan as facts
-from attributary.facts.numerals import Line, percent
+from attributary.facts.numerals import Line, many, percent
 from attributary.facts.privacy import USED_UP, count_lines
 from attributary.facts.quantity import Quantity
 from attributary.plan import Plan, Variant
@@ -117,7 +117,7 @@ def _print_estimates_of(out: Out, quantity: Quantity) -> None:
     if trouble:
         out.print(lines[0].full, warning=True)
     total = "if the noise were as stated, " * trouble + of_estimates.sum_words(quantity)
-    out.print(one_line(plain(f"{len(est):,} rows in {est.tree.depth} levels; {total}")))
+    out.print(one_line(plain(f"{many(len(est), 'row')} in {many(est.tree.depth, 'level')}; {total}")))
     if gains:
         table = of_estimates.gains_table(gains)
         rows = [table.heads, *([one_line(row[0]), *row[1:]] for row in table.rows)]

@@ -6,7 +6,20 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from attributary.budget import METHODS, Expected
-from attributary.facts.numerals import NOTHING, Line, Numeral, Table, change, few, listed, number, percent, short, span
+from attributary.facts.numerals import (
+    NOTHING,
+    Line,
+    Numeral,
+    Table,
+    change,
+    few,
+    listed,
+    many,
+    number,
+    percent,
+    short,
+    span,
+)
 from attributary.plan import MeasurePlan, Plan, expected
 from attributary.plan.bounds import ENOUGH
 from attributary.plan.errors import Compared, LevelErrors, TargetError
@@ -163,7 +176,7 @@ def title(plan: Plan) -> str:
     each = f", one for each {spec.split_by}" if spec.split_by else ""
     uses = {None: "", True: ", for estimates that use the prior", "split": ", for non-negative estimates"}[plan.learn]
     split = f"epsilon = {spec.epsilon:g}, {plan.method} split{each}{uses}"
-    return f"{nodes:,} rows in {len(plan.levels)} levels; {split}"
+    return f"{many(nodes, 'row')} in {many(len(plan.levels), 'level')}; {split}"
 
 
 def about(plan: Plan, part: MeasurePlan) -> str:
