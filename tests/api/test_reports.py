@@ -16,7 +16,7 @@ from uuid import UUID
 
 import cbor2
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from attributary.api.ara.service import batch as batches
@@ -344,6 +344,7 @@ json_values = st.recursive(
 
 
 @given(st.lists(json_values, max_size=6), st.integers(3, 40), st.sampled_from([None, 1]), st.booleans())
+@example([{"": ["\ud83d"]}, None], 17, None, False)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_items_of_a_list_are_those_that_json_reads(
     monkeypatch: pytest.MonkeyPatch, items: list[Any], chunk: int, indent: int | None, ascii_only: bool

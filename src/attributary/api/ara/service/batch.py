@@ -317,8 +317,8 @@ def _items(file: BinaryIO, path: str) -> Iterator[Content]:
     at = data.index("[") + 1
     while True:
         begin = BLANK.match(data, at).end()  # type: ignore[union-attr]  # it matches nothing, too
-        with suppress(ValueError, RecursionError):  # most items are whole and within the part that was read
-            item, end = scan(data, begin) if data.startswith("{", begin) else (None, begin)
+        with suppress(ValueError, RecursionError):  # most items are plain, whole and within the part that was read
+            item, end = scan(data, begin) if data.isascii() and data.startswith("{", begin) else (None, begin)
             end = BLANK.match(data, end).end()  # type: ignore[union-attr]
             if item is not None and data.startswith(",", end):
                 yield item
