@@ -259,6 +259,15 @@ def test_another_method_gives_the_split_that_it_names(method: str) -> None:
     assert any(f"method {method} gives each breakdown its own split" in line.text for line in of_breakdowns.lines(plan))
 
 
+def test_fixed_shares_are_a_reason_to_plan_apart() -> None:
+    spec, trees, priors = case(3, ["ab", "bc"])
+    plan = make_plan(spec, trees, priors, keep=["b"])
+    assert not sharing(plan).joined
+    assert any(
+        "not part of planning (shares of levels are fixed, or" in line.text for line in of_breakdowns.lines(plan)
+    )
+
+
 def test_a_plan_for_what_is_learned_is_refused_as_denoise_refuses_it() -> None:
     with pytest.raises(InputError, match="learned denoises one tree alone"):
         make_plan(*case(3, ["ab", "bc"]), learn=True)

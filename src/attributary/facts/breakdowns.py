@@ -80,7 +80,9 @@ def _why_apart(plan: Plan) -> str:
         return f"method {plan.method} gives each breakdown its own split"
     if plan.spec.targets:
         return "the spec has targets"
-    return "splits by root" if any(part.roots for part in plan.parts) else "many nodes or sums that they share"
+    if any(part.roots for part in plan.parts):
+        return "splits by root"
+    return "shares of levels are fixed, or nodes or shared sums are too many"
 
 
 def _asked_twice(plan: Plan) -> list[str]:
